@@ -1,0 +1,11 @@
+//! A Kubernetes API server in memory: what controllers, kubectl and client-go need of one.
+//!
+//! The rooms: [`error`] and [`field`] hold the words for refusals; `store` keeps encoded objects, their
+//! history and the watches; `types` knows the built-in kinds' fields; `crd` knows custom ones; `kinds` has
+//! defaults, validation and life cycle per built-in kind; `access` decides who may do what; `admission`
+//! looks at an object on its way in; `serve` is the HTTPS listener.
+#![forbid(unsafe_code)]
+
+pub mod contract;
+pub mod error;
+pub mod field;
