@@ -55,16 +55,17 @@ impl ApiError {
     }
 
     pub fn internal(message: impl std::fmt::Display) -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", format!("Internal error occurred: {message}"))
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "InternalError",
+            format!("Internal error occurred: {message}"),
+        )
     }
 
     /// No such path at all.
     pub fn no_such_path() -> Self {
-        let mut error = Self::new(
-            StatusCode::NOT_FOUND,
-            "NotFound",
-            "the server could not find the requested resource",
-        );
+        let mut error =
+            Self::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource");
         error.details = Some(Box::default());
         error
     }
@@ -80,13 +81,15 @@ impl ApiError {
     }
 
     pub fn conflict(group: &str, resource: &str, name: &str, why: &str) -> Self {
-        let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", qualified(group, resource));
+        let message =
+            format!("Operation cannot be fulfilled on {} {name:?}: {why}", qualified(group, resource));
         Self::new(StatusCode::CONFLICT, "Conflict", message).about(group, resource, name)
     }
 
     /// The object changed since it was read.
     pub fn modified(group: &str, resource: &str, name: &str) -> Self {
-        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(group, resource, name, why)
     }
 
@@ -171,7 +174,9 @@ impl ApiError {
 impl Details {
     fn to_json(&self) -> Value {
         let mut out = serde_json::Map::new();
-        for (key, text) in [("name", &self.name), ("group", &self.group), ("kind", &self.kind), ("uid", &self.uid)] {
+        for (key, text) in
+            [("name", &self.name), ("group", &self.group), ("kind", &self.kind), ("uid", &self.uid)]
+        {
             if !text.is_empty() {
                 out.insert(key.to_owned(), json!(text));
             }

@@ -90,7 +90,9 @@ impl FieldError {
     pub fn message(&self) -> String {
         let words = self.fault.words();
         let mut text = match self.fault {
-            Fault::Required | Fault::Forbidden | Fault::TooLong | Fault::TooMany | Fault::Internal => words.to_owned(),
+            Fault::Required | Fault::Forbidden | Fault::TooLong | Fault::TooMany | Fault::Internal => {
+                words.to_owned()
+            }
             _ => format!("{words}: {}", shown(&self.value)),
         };
         if !self.detail.is_empty() {
@@ -127,7 +129,10 @@ mod tests {
                 FieldError::invalid("metadata.name", "A", "must be lower case"),
                 "metadata.name: Invalid value: \"A\": must be lower case",
             ),
-            (FieldError::invalid("spec.replicas", -1, "too small"), "spec.replicas: Invalid value: -1: too small"),
+            (
+                FieldError::invalid("spec.replicas", -1, "too small"),
+                "spec.replicas: Invalid value: -1: too small",
+            ),
             (
                 FieldError::not_supported("type", "X", &["B", "A"]),
                 "type: Unsupported value: \"X\": supported values: \"A\", \"B\"",

@@ -6,6 +6,8 @@
 //! looks at an object on its way in; `serve` is the HTTPS listener.
 #![forbid(unsafe_code)]
 
+pub mod access;
+pub mod age;
 pub mod contract;
 pub mod error;
 pub mod field;
