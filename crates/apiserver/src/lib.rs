@@ -11,3 +11,4 @@ pub mod age;
 pub mod contract;
 pub mod error;
 pub mod field;
+pub mod tables;
