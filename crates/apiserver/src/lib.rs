@@ -12,3 +12,4 @@ pub mod contract;
 pub mod error;
 pub mod field;
 pub mod tables;
+pub mod types;

@@ -1,0 +1,360 @@
+//! Reads JSON into a built-in kind as Go's decoder does, and leaves out what its encoder would leave out.
+
+use super::{
+    quantity,
+    table::{self, Field, FieldType, TypeRef, TypeShape},
+    time::{self, Precision},
+};
+use crate::error::ApiError;
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+
+/// An object as it is stored, and the paths of the fields that were dropped because nobody knows them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decoded {
+    pub object: Value,
+    pub unknown: Vec<String>,
+}
+
+/// Decodes one object. Unknown fields are dropped and reported, nulls are dropped, quantities and times get
+/// their stored form, and empty values vanish where Go's encoder omits them.
+pub fn decode(ty: TypeRef, value: Value) -> Result<Decoded, ApiError> {
+    let mut decoder = Decoder { unknown: Some(Vec::new()) };
+    let mut object = value;
+    let Value::Object(map) = &mut object else {
+        let found = found(&object, false);
+        let words = format!("json: cannot unmarshal {found} into Go value of type v1.{}", ty.short_name());
+        return Err(refusal(ty, &words));
+    };
+    decoder.structure(ty, map, &Path::Root).map_err(|words| refusal(ty, &words))?;
+    Ok(Decoded { object, unknown: decoder.unknown.unwrap_or_default() })
+}
+
+/// The answer to unknown fields under `fieldValidation=Strict`.
+pub fn strict_error(ty: TypeRef, unknown: &[String]) -> ApiError {
+    let fields: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
+    refusal(ty, &format!("strict decoding error: {}", fields.join(", ")))
+}
+
+fn refusal(ty: TypeRef, words: &str) -> ApiError {
+    let (kind, version) = (ty.short_name(), ty.version());
+    ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {words}"))
+}
+
+/// Puts back what Go's encoder always writes: fields without `omitempty`, and structs that are no pointers.
+pub fn fill_zero_values(ty: TypeRef, object: &mut Value) {
+    if let Value::Object(map) = object {
+        fill_structure(ty, map);
+    }
+}
+
+fn fill_structure(ty: TypeRef, map: &mut Map<String, Value>) {
+    for field in ty.fields() {
+        match map.get_mut(field.json) {
+            Some(value) => fill_value(&field.ty, value),
+            None if field.omit_zero => {}
+            None => {
+                if let Some(zero) = written_zero(field) {
+                    map.insert(field.json.to_owned(), zero);
+                }
+            }
+        }
+    }
+}
+
+fn fill_value(ty: &FieldType, value: &mut Value) {
+    match (&ty.shape, value) {
+        (TypeShape::Struct(inner), Value::Object(map)) => fill_structure(*inner, map),
+        (TypeShape::List(element), Value::Array(items)) => {
+            for item in items {
+                fill_value(element, item);
+            }
+        }
+        (TypeShape::Map(element), Value::Object(map)) => {
+            for item in map.values_mut() {
+                fill_value(element, item);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What stands in JSON for a field that was not set, if anything.
+fn written_zero(field: &Field) -> Option<Value> {
+    let is_struct = matches!(
+        field.ty.shape,
+        TypeShape::Struct(_)
+            | TypeShape::Time
+            | TypeShape::MicroTime
+            | TypeShape::Quantity
+            | TypeShape::IntOrString
+            | TypeShape::Raw
+            | TypeShape::Json
+    );
+    if field.omit_empty && (field.is_pointer || !is_struct) {
+        return None;
+    }
+    if field.is_pointer {
+        return Some(Value::Null);
+    }
+    Some(match &field.ty.shape {
+        TypeShape::Struct(inner) => {
+            let mut map = Map::new();
+            fill_structure(*inner, &mut map);
+            Value::Object(map)
+        }
+        other => zero(other),
+    })
+}
+
+fn zero(shape: &TypeShape) -> Value {
+    match shape {
+        TypeShape::String => Value::from(""),
+        TypeShape::Bool => Value::from(false),
+        TypeShape::Int32 | TypeShape::Int64 | TypeShape::Float64 | TypeShape::IntOrString => Value::from(0),
+        TypeShape::Quantity => Value::from("0"),
+        TypeShape::Struct(_) => Value::Object(Map::new()),
+        _ => Value::Null,
+    }
+}
+
+/// Where the decoder is; kept on the stack and only written out for an error.
+enum Path<'a> {
+    Root,
+    Field { parent: &'a Path<'a>, owner: TypeRef, field: &'a Field },
+    Index { parent: &'a Path<'a>, index: usize },
+    Key { parent: &'a Path<'a>, key: &'a str },
+}
+
+impl Path<'_> {
+    /// `spec.containers[0].name`
+    fn shown(&self) -> String {
+        match self {
+            Self::Root => String::new(),
+            Self::Field { parent, field, .. } => joined(parent.shown(), field.json),
+            Self::Key { parent, key } => joined(parent.shown(), key),
+            Self::Index { parent, index } => format!("{}[{index}]", parent.shown()),
+        }
+    }
+
+    /// The fields as Go's decoder names them: without indices and keys, with embedded structs.
+    fn go(&self) -> String {
+        match self {
+            Self::Root => String::new(),
+            Self::Index { parent, .. } | Self::Key { parent, .. } => parent.go(),
+            Self::Field { parent, field, .. } if field.embedded_in.is_empty() => {
+                joined(parent.go(), field.json)
+            }
+            Self::Field { parent, field, .. } => joined(joined(parent.go(), &field.embedded_in), field.json),
+        }
+    }
+
+    /// The struct that is being filled.
+    fn owner(&self) -> &'static str {
+        match self {
+            Self::Root => "",
+            Self::Index { parent, .. } | Self::Key { parent, .. } => parent.owner(),
+            Self::Field { owner, .. } => owner.short_name(),
+        }
+    }
+}
+
+fn joined(mut path: String, name: &str) -> String {
+    if !path.is_empty() {
+        path.push('.');
+    }
+    path.push_str(name);
+    path
+}
+
+fn found(value: &Value, with_number: bool) -> Cow<'static, str> {
+    match value {
+        Value::Null => "null".into(),
+        Value::Bool(_) => "bool".into(),
+        Value::String(_) => "string".into(),
+        Value::Array(_) => "array".into(),
+        Value::Object(_) => "object".into(),
+        Value::Number(number) if with_number => format!("number {number}").into(),
+        Value::Number(_) => "number".into(),
+    }
+}
+
+fn mismatch(value: &Value, with_number: bool, go_type: &str, path: &Path<'_>) -> String {
+    let found = found(value, with_number);
+    format!(
+        "json: cannot unmarshal {found} into Go struct field {}.{} of type {go_type}",
+        path.owner(),
+        path.go()
+    )
+}
+
+struct Decoder {
+    /// `None` where a real server does not look for unknown fields.
+    unknown: Option<Vec<String>>,
+}
+
+impl Decoder {
+    fn structure(
+        &mut self,
+        ty: TypeRef,
+        map: &mut Map<String, Value>,
+        path: &Path<'_>,
+    ) -> Result<(), String> {
+        let mut failure = None;
+        map.retain(|key, value| {
+            if failure.is_some() {
+                return true;
+            }
+            let Some(field) = ty.field(key) else {
+                if let Some(unknown) = &mut self.unknown {
+                    unknown.push(joined(path.shown(), key));
+                }
+                return false;
+            };
+            if value.is_null() {
+                return false;
+            }
+            let place = Path::Field { parent: path, owner: ty, field };
+            match self.value(&field.ty, value, &place) {
+                Ok(()) => !field.is_left_out(value),
+                Err(words) => {
+                    failure = Some(words);
+                    true
+                }
+            }
+        });
+        failure.map_or(Ok(()), Err)
+    }
+
+    fn value(&mut self, ty: &FieldType, value: &mut Value, path: &Path<'_>) -> Result<(), String> {
+        let wrong = |value: &Value| Err(mismatch(value, false, &ty.go(), path));
+        match &ty.shape {
+            TypeShape::Raw | TypeShape::Json => {}
+            TypeShape::String | TypeShape::IntOrString if value.is_string() => {}
+            TypeShape::Bool if value.is_boolean() => {}
+            TypeShape::Float64 if value.is_number() => {}
+            TypeShape::Int32 | TypeShape::Int64 | TypeShape::IntOrString => integer(ty, value, path)?,
+            TypeShape::Bytes => match value {
+                Value::String(text) => base64_text(text)?,
+                other => return wrong(other),
+            },
+            TypeShape::Time | TypeShape::MicroTime => {
+                let precision =
+                    if matches!(ty.shape, TypeShape::Time) { Precision::Seconds } else { Precision::Micros };
+                match value {
+                    Value::String(text) => {
+                        if let Cow::Owned(stored) = time::canonical(text, precision)? {
+                            *text = stored;
+                        }
+                    }
+                    other => return wrong(other),
+                }
+            }
+            TypeShape::Quantity => stored_quantity(value)?,
+            TypeShape::Struct(inner) => match value {
+                Value::Object(map) => self.structure(*inner, map, path)?,
+                other => return wrong(other),
+            },
+            TypeShape::List(element) => match value {
+                Value::Array(items) => {
+                    for (index, item) in items.iter_mut().enumerate() {
+                        self.element(element, item, &Path::Index { parent: path, index })?;
+                    }
+                }
+                other => return wrong(other),
+            },
+            TypeShape::Map(element) => match value {
+                Value::Object(map) => {
+                    for (key, item) in map.iter_mut() {
+                        self.element(element, item, &Path::Key { parent: path, key })?;
+                    }
+                }
+                other => return wrong(other),
+            },
+            TypeShape::SchemaOrArray | TypeShape::SchemaOrBool | TypeShape::SchemaOrStrings => {
+                self.schema_or(&ty.shape, value, path)?;
+            }
+            TypeShape::String | TypeShape::Bool | TypeShape::Float64 => return wrong(value),
+        }
+        Ok(())
+    }
+
+    /// An element of a list or map: null stands for the zero value.
+    fn element(&mut self, ty: &FieldType, value: &mut Value, path: &Path<'_>) -> Result<(), String> {
+        if value.is_null() {
+            *value = zero(&ty.shape);
+            return Ok(());
+        }
+        self.value(ty, value, path)
+    }
+
+    /// The places of a CRD's schema that hold a schema or something else. Go reads them with a decoder of
+    /// their own, which does not look for unknown fields and takes what it does not expect as nothing.
+    fn schema_or(&mut self, shape: &TypeShape, value: &mut Value, path: &Path<'_>) -> Result<(), String> {
+        let Some(ty) = table::schema_props() else { return Ok(()) };
+        let unknown = self.unknown.take();
+        let result = match (shape, value) {
+            (_, Value::Object(map)) => self.structure(ty, map, path),
+            (TypeShape::SchemaOrArray, Value::Array(items)) => {
+                let element = FieldType { shape: TypeShape::Struct(ty), go_name: "", is_wrapped: false };
+                items.iter_mut().try_for_each(|item| self.element(&element, item, path))
+            }
+            (TypeShape::SchemaOrBool, Value::Bool(_)) => Ok(()),
+            (TypeShape::SchemaOrBool, _) => Err("boolean or JSON schema expected".to_owned()),
+            (TypeShape::SchemaOrStrings, Value::Array(items)) if items.iter().all(Value::is_string) => Ok(()),
+            (_, other) => {
+                *other = Value::Object(Map::new());
+                Ok(())
+            }
+        };
+        self.unknown = unknown;
+        result
+    }
+}
+
+fn integer(ty: &FieldType, value: &Value, path: &Path<'_>) -> Result<(), String> {
+    let number = value.as_i64();
+    let fits = match ty.shape {
+        TypeShape::Int64 => number.is_some(),
+        _ => number.is_some_and(|number| i32::try_from(number).is_ok()),
+    };
+    if fits { Ok(()) } else { Err(mismatch(value, true, &ty.go(), path)) }
+}
+
+fn stored_quantity(value: &mut Value) -> Result<(), String> {
+    let text = match &*value {
+        Value::String(text) => Cow::Borrowed(text.as_str()),
+        other => Cow::Owned(other.to_string()),
+    };
+    let stored = quantity::canonical(text.trim()).map_err(|error| error.to_string())?;
+    if value.as_str().is_none_or(|text| text != stored) {
+        *value = Value::String(stored.into_owned());
+    }
+    Ok(())
+}
+
+/// Checks padded base64 and drops line breaks, which Go's decoder skips.
+fn base64_text(text: &mut String) -> Result<(), String> {
+    let wrong = |place: usize| Err(format!("illegal base64 data at input byte {place}"));
+    let is_break = |byte: u8| byte == b'\n' || byte == b'\r';
+    if text.bytes().any(is_break) {
+        text.retain(|character| character != '\n' && character != '\r');
+    }
+    let padding = text.bytes().rev().take_while(|byte| *byte == b'=').count();
+    let body = text.len() - padding;
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
+    if let Some(place) = text.bytes().take(body).position(|byte| !is_digit(byte)) {
+        return wrong(place);
+    }
+    match (body % 4, padding) {
+        (0, 0) | (2, 2) | (3, 1) => Ok(()),
+        (0 | 1, 1..) => wrong(body),
+        (_, 0) => wrong(body - body % 4),
+        (2, 1) => wrong(text.len()),
+        _ => wrong(body + 1),
+    }
+}
+
+#[cfg(test)]
+#[path = "decode_tests.rs"]
+mod tests;

@@ -1,0 +1,12 @@
+//! What is known about the fields of the built-in kinds, and what follows from it: reading JSON and protobuf as
+//! Go would, strategic merge patch, field ownership, and OpenAPI documents. Everything is driven by one table.
+
+mod decode;
+pub mod quantity;
+mod strategic;
+mod table;
+mod time;
+
+pub use decode::{Decoded, decode, fill_zero_values, strict_error};
+pub use strategic::strategic_merge;
+pub use table::{TypeRef, kind, object_meta};
