@@ -1,6 +1,7 @@
 //! Field errors: what is wrong with one field of an object, in the words of a real API server.
 
 use serde_json::Value;
+use std::fmt::Write as _;
 
 /// What kind of mistake a field holds. The names are the `reason` of a `StatusCause`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,14 +55,22 @@ impl Fault {
 pub struct FieldError {
     pub fault: Fault,
     pub field: String,
-    /// The offending value as it is shown; not shown for `Required`, `Forbidden` and `Internal`.
+    /// The offending value as it is shown; not shown for `Required`, `Forbidden`, `TooLong` and `Internal`.
     pub value: Value,
     pub detail: String,
+    /// Whether the value is left out of the message although this kind of fault usually shows it.
+    pub value_omitted: bool,
 }
 
 impl FieldError {
     pub fn new(fault: Fault, field: impl Into<String>, value: Value, detail: impl Into<String>) -> Self {
-        Self { fault, field: field.into(), value, detail: detail.into() }
+        Self { fault, field: field.into(), value, detail: detail.into(), value_omitted: false }
+    }
+
+    /// The same error without the value in its message: for objects and lists that failed as a whole.
+    pub fn without_value(mut self) -> Self {
+        self.value_omitted = true;
+        self
     }
 
     pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
@@ -90,9 +99,8 @@ impl FieldError {
     pub fn message(&self) -> String {
         let words = self.fault.words();
         let mut text = match self.fault {
-            Fault::Required | Fault::Forbidden | Fault::TooLong | Fault::TooMany | Fault::Internal => {
-                words.to_owned()
-            }
+            Fault::Required | Fault::Forbidden | Fault::TooLong | Fault::Internal => words.to_owned(),
+            _ if self.value_omitted => words.to_owned(),
             _ => format!("{words}: {}", shown(&self.value)),
         };
         if !self.detail.is_empty() {
@@ -106,9 +114,56 @@ impl FieldError {
 /// A value as Go's field errors print it: strings quoted, nil as `null`, the rest as compact JSON.
 fn shown(value: &Value) -> String {
     match value {
-        Value::String(text) => format!("{text:?}"),
+        Value::String(text) => quoted(text),
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if number.is_f64() => plain_float(float),
+            _ => number.to_string(),
+        },
         other => other.to_string(),
     }
+}
+
+/// A string in double quotes with the escapes of Go's `%q`.
+pub fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{b}' => out.push_str("\\v"),
+            '\u{c}' => out.push_str("\\f"),
+            '\0'..='\u{1f}' | '\u{7f}' => {
+                let _ = write!(out, "\\x{:02x}", u32::from(character));
+            }
+            '\u{80}'..='\u{a0}' | '\u{ad}' | '\u{2028}' | '\u{2029}' | '\u{feff}' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(character));
+            }
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// A float as Go's `%v` prints it: no `.0`, and an exponent only where the number is very large or small.
+pub fn plain_float(number: f64) -> String {
+    let magnitude = number.abs();
+    if magnitude != 0.0 && !(1e-4..1e21).contains(&magnitude) {
+        let text = format!("{number:e}");
+        let Some((mantissa, exponent)) = text.split_once('e') else { return text };
+        let (sign, digits) = match exponent.strip_prefix('-') {
+            Some(digits) => ('-', digits),
+            None => ('+', exponent),
+        };
+        return format!("{mantissa}e{sign}{digits:0>2}");
+    }
+    format!("{number}")
 }
 
 impl std::fmt::Display for FieldError {
@@ -138,6 +193,15 @@ mod tests {
                 "type: Unsupported value: \"X\": supported values: \"A\", \"B\"",
             ),
             (FieldError::duplicate("ports[1]", "http"), "ports[1]: Duplicate value: \"http\""),
+            (FieldError::invalid("a", 3.0, "x"), "a: Invalid value: 3: x"),
+            (FieldError::invalid("a", 1e21, "x"), "a: Invalid value: 1e+21: x"),
+            (FieldError::invalid("a", 0.000_01, "x"), "a: Invalid value: 1e-05: x"),
+            (FieldError::invalid("a", "\u{1}é\"\\\n", "x"), "a: Invalid value: \"\\x01é\\\"\\\\\\n\": x"),
+            (FieldError::invalid("spec", Value::Null, "x").without_value(), "spec: Invalid value: x"),
+            (
+                FieldError::new(Fault::TooMany, "a", 5.into(), "must have at most 3 items"),
+                "a: Too many: 5: must have at most 3 items",
+            ),
         ];
         for (error, text) in cases {
             assert_eq!(error.to_string(), text);

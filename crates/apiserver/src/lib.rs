@@ -9,6 +9,7 @@
 pub mod access;
 pub mod age;
 pub mod contract;
+pub mod crd;
 pub mod error;
 pub mod field;
 pub mod tables;

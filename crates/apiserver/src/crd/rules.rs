@@ -1,0 +1,379 @@
+//! `x-kubernetes-validations`: rules in CEL, parsed when the definition is read, evaluated per object.
+
+use super::{
+    cel_value::{FUNCTIONS, aligned, to_cel},
+    check::equal,
+    field_path,
+    path::Path,
+    schema::{Additional, Flaw, ListType, Schema, same_keys},
+};
+use crate::field::{Fault, FieldError};
+use kube_cel::cel::{
+    Context, ExecutionError, Value as Cel,
+    common::ast::{EntryExpr, Expr},
+    objects::OptionalValue,
+    parser::{Expression, Parser},
+};
+use serde_json::Value;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+/// The largest message a `messageExpression` may make, in bytes.
+const LONGEST_MESSAGE: usize = 5 * 1024;
+
+/// How many steps of nested loops a rule may take. A real server counts the cost of every operation; we only
+/// have to make sure that no rule takes for ever.
+const MOST_STEPS: u64 = 2_000_000;
+
+#[derive(Debug)]
+pub(super) struct Rule {
+    source: String,
+    message: String,
+    message_expression: Option<Expression>,
+    reason: String,
+    /// The field below this value that is blamed, in the form of a path in messages.
+    blamed: Option<String>,
+    optional_old_self: bool,
+    expression: Expression,
+    uses_old_self: bool,
+    /// How deep loops are nested in the rule.
+    loops: u32,
+}
+
+impl Rule {
+    /// The rules of one schema. Those that do not parse are noted as flaws.
+    pub(super) fn compile_all(
+        json: &Value,
+        schema: &Schema,
+        place: &str,
+        flaws: &mut Vec<Flaw>,
+    ) -> Vec<Self> {
+        let rules = json.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten();
+        rules
+            .enumerate()
+            .filter_map(|(at, rule)| {
+                let place = format!("{place}.x-kubernetes-validations[{at}]");
+                Self::compile(rule, schema, &place, flaws)
+            })
+            .collect()
+    }
+
+    fn compile(json: &Value, schema: &Schema, place: &str, flaws: &mut Vec<Flaw>) -> Option<Self> {
+        let text = |name: &str| json.get(name).and_then(Value::as_str).unwrap_or_default();
+        let source = text("rule").trim();
+        if source.is_empty() {
+            return None;
+        }
+        let mut parsed = |field: &str, prefix: &str, source: &str| match parse(source) {
+            Ok(expression) => Some(expression),
+            Err(error) => {
+                let detail = format!("{prefix}compilation failed: {error}");
+                flaws.push(Flaw { place: format!("{place}.{field}"), value: json.clone(), detail });
+                None
+            }
+        };
+        let expression = parsed("rule", "", source)?;
+        let message_expression = match text("messageExpression") {
+            "" => None,
+            source => parsed("messageExpression", "messageExpression ", source),
+        };
+        Some(Self {
+            source: source.to_owned(),
+            message: text("message").trim().to_owned(),
+            message_expression,
+            reason: text("reason").to_owned(),
+            blamed: field_path::resolve(text("fieldPath"), schema).ok().map(|(path, _)| path),
+            optional_old_self: json.get("optionalOldSelf").and_then(Value::as_bool).unwrap_or_default(),
+            uses_old_self: expression.references().has_variable("oldSelf"),
+            loops: loop_depth(&expression.expr),
+            expression,
+        })
+    }
+
+    pub(super) fn uses_old_self(&self) -> bool {
+        self.uses_old_self
+    }
+
+    pub(super) fn expression(&self) -> &Expression {
+        &self.expression
+    }
+
+    fn name(&self) -> &str {
+        if self.message.is_empty() { &self.source } else { &self.message }
+    }
+
+    fn failure(&self, scope: &Context<'_>) -> String {
+        if let Some(expression) = &self.message_expression
+            && let Ok(Cel::String(text)) = evaluate(expression, scope)
+        {
+            let text = text.trim();
+            if !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n') {
+                return text.to_owned();
+            }
+        }
+        if self.message.is_empty() { format!("failed rule: {}", self.source) } else { self.message.clone() }
+    }
+}
+
+fn parse(source: &str) -> Result<Expression, String> {
+    let mut expression = catch_unwind(|| Parser::new().enable_optional_syntax(true).parse(source))
+        .map_err(|_| "ERROR: <input>:1:1: Syntax error: the expression cannot be read".to_owned())?
+        .map_err(|errors| errors.to_string())?;
+    tolerate_missing_optionals(&mut expression.expr);
+    Ok(expression)
+}
+
+/// `a.?b` of an absent field is an empty optional; the interpreter does so only for `a[?"b"]`.
+fn tolerate_missing_optionals(expression: &mut Expr) {
+    if let Expr::Call(call) = expression
+        && call.func_name == "_?._"
+    {
+        "_[?_]".clone_into(&mut call.func_name);
+    }
+    each_child(expression, &mut |child| tolerate_missing_optionals(child));
+}
+
+fn each_child(expression: &mut Expr, visit: &mut dyn FnMut(&mut Expr)) {
+    match expression {
+        Expr::Call(call) => {
+            call.target.iter_mut().for_each(|target| visit(&mut target.expr));
+            call.args.iter_mut().for_each(|argument| visit(&mut argument.expr));
+        }
+        Expr::Comprehension(comprehension) => {
+            let parts = comprehension.as_mut();
+            for part in [
+                &mut parts.iter_range,
+                &mut parts.accu_init,
+                &mut parts.loop_cond,
+                &mut parts.loop_step,
+                &mut parts.result,
+            ] {
+                visit(&mut part.expr);
+            }
+        }
+        Expr::List(list) => list.elements.iter_mut().for_each(|element| visit(&mut element.expr)),
+        Expr::Map(map) => {
+            for entry in &mut map.entries {
+                if let EntryExpr::MapEntry(entry) = &mut entry.expr {
+                    visit(&mut entry.key.expr);
+                    visit(&mut entry.value.expr);
+                }
+            }
+        }
+        Expr::Select(select) => visit(&mut select.operand.expr),
+        Expr::Struct(_) | Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => {}
+    }
+}
+
+fn loop_depth(expression: &Expr) -> u32 {
+    let deepest = |parts: &[&Expr]| parts.iter().map(|part| loop_depth(part)).max().unwrap_or(0);
+    match expression {
+        Expr::Call(call) => {
+            let target = call.target.as_ref().map_or(0, |target| loop_depth(&target.expr));
+            call.args.iter().map(|argument| loop_depth(&argument.expr)).max().unwrap_or(0).max(target)
+        }
+        Expr::Comprehension(parts) => {
+            let inside = deepest(&[&parts.loop_cond.expr, &parts.loop_step.expr]) + 1;
+            inside.max(deepest(&[&parts.iter_range.expr, &parts.accu_init.expr, &parts.result.expr]))
+        }
+        Expr::List(list) => list.elements.iter().map(|element| loop_depth(&element.expr)).max().unwrap_or(0),
+        Expr::Map(map) => {
+            let entries = map.entries.iter().filter_map(|entry| match &entry.expr {
+                EntryExpr::MapEntry(entry) => {
+                    Some(loop_depth(&entry.key.expr).max(loop_depth(&entry.value.expr)))
+                }
+                EntryExpr::StructField(_) => None,
+            });
+            entries.max().unwrap_or(0)
+        }
+        Expr::Select(select) => loop_depth(&select.operand.expr),
+        Expr::Struct(_) | Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => 0,
+    }
+}
+
+/// A panic inside a function of the interpreter is a failed rule, not a dead server.
+fn evaluate(expression: &Expression, scope: &Context<'_>) -> Result<Cel, String> {
+    match catch_unwind(AssertUnwindSafe(|| scope.resolve(expression))) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(words(&error)),
+        Err(_) => Err("internal error".to_owned()),
+    }
+}
+
+/// The interpreter's errors in the words of cel-go.
+fn words(error: &ExecutionError) -> String {
+    match error {
+        ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
+        ExecutionError::NoSuchOverload
+        | ExecutionError::ValuesNotComparable(..)
+        | ExecutionError::UnsupportedBinaryOperator(..)
+        | ExecutionError::UnsupportedUnaryOperator(..)
+        | ExecutionError::UnexpectedType { .. }
+        | ExecutionError::UnsupportedTargetType { .. } => "no such overload".to_owned(),
+        ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
+        ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
+        ExecutionError::Overflow(..) => "integer overflow".to_owned(),
+        ExecutionError::IndexOutOfBounds(Cel::Int(index)) => format!("index out of bounds: {index}"),
+        ExecutionError::FunctionError { message, .. } => message.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Checks all rules of a schema on an object. `old` is there on update.
+pub(super) fn check(
+    schema: &Schema,
+    new: &Value,
+    old: Option<&Value>,
+    path: &Path<'_>,
+    resource_root: bool,
+) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let unchanged = old.map(|old| Correlation { schema, new, old });
+    walk(schema, new, old, unchanged, path, resource_root, &mut errors);
+    errors
+}
+
+/// The nearest value around a rule that can be compared with what it was before.
+#[derive(Clone, Copy)]
+struct Correlation<'a> {
+    schema: &'a Schema,
+    new: &'a Value,
+    old: &'a Value,
+}
+
+fn walk<'a>(
+    schema: &'a Schema,
+    new: &'a Value,
+    old: Option<&'a Value>,
+    nearest: Option<Correlation<'a>>,
+    path: &Path<'_>,
+    resource_root: bool,
+    errors: &mut Vec<FieldError>,
+) {
+    if !schema.has_rules || new.is_null() {
+        return;
+    }
+    let old = old.filter(|old| !old.is_null());
+    check_rules(schema, new, old, nearest, path, resource_root, errors);
+    match new {
+        Value::Array(items) => {
+            let Some(item_schema) = schema.items.as_deref() else { return };
+            let old_items = old.and_then(Value::as_array).filter(|_| schema.list_type == ListType::Map);
+            for (index, item) in items.iter().enumerate() {
+                let old_item = old_items.and_then(|old| same_keys(schema, item, old));
+                let nearest =
+                    old_item.map(|old| Correlation { schema: item_schema, new: item, old }).or(nearest);
+                walk(item_schema, item, old_item, nearest, &path.index(index), item_schema.embedded, errors);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                let old_field = old.and_then(|old| old.get(name));
+                let (schema, path) = match (schema.properties.get(name), &schema.additional) {
+                    (Some(property), _) => (property, path.field(name)),
+                    (None, Additional::Schema(additional)) => (additional.as_ref(), path.key(name)),
+                    _ => continue,
+                };
+                let nearest = old_field.map(|old| Correlation { schema, new: field, old }).or(nearest);
+                walk(schema, field, old_field, nearest, &path, schema.embedded, errors);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn check_rules(
+    schema: &Schema,
+    new: &Value,
+    old: Option<&Value>,
+    nearest: Option<Correlation<'_>>,
+    path: &Path<'_>,
+    resource_root: bool,
+    errors: &mut Vec<FieldError>,
+) {
+    if schema.rules.is_empty() {
+        return;
+    }
+    let mut scope = FUNCTIONS.new_inner_scope();
+    scope.add_variable_from_value("self", to_cel(new, Some(schema), resource_root));
+    let transition = schema.rules.iter().any(Rule::uses_old_self);
+    let old_self = old
+        .filter(|_| transition)
+        .map(|old| to_cel(&aligned(Some(schema), new, old), Some(schema), resource_root));
+    let kind = || Value::from(schema.declared_type.as_str());
+    let largest = schema.rules.iter().any(|rule| rule.loops > 1).then(|| largest_collection(new));
+    for rule in &schema.rules {
+        if rule.uses_old_self && old.is_none() && !rule.optional_old_self {
+            continue;
+        }
+        if rule.loops > 1 && largest.unwrap_or_default().saturating_pow(rule.loops) > MOST_STEPS {
+            let detail = format!(
+                "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost exceeds limit for rule: {}",
+                rule.name()
+            );
+            errors.push(FieldError::invalid(path.text(), kind(), detail));
+            return;
+        }
+        let mut rule_scope = scope.new_inner_scope();
+        match (&old_self, rule.optional_old_self) {
+            (Some(old), false) => rule_scope.add_variable_from_value("oldSelf", old.clone()),
+            (old, true) => {
+                let optional = old.clone().map_or_else(OptionalValue::none, OptionalValue::of);
+                rule_scope.add_variable_from_value("oldSelf", Cel::Opaque(Arc::new(optional)));
+            }
+            (None, false) => {}
+        }
+        match evaluate(&rule.expression, &rule_scope) {
+            Ok(Cel::Bool(true)) => {}
+            Ok(Cel::Bool(false)) => {
+                let unchanged = || nearest.is_some_and(|near| equal(Some(near.schema), near.new, near.old));
+                if rule.uses_old_self || !unchanged() {
+                    errors.push(failed(rule, schema, new, path, rule.failure(&rule_scope)));
+                }
+            }
+            Ok(_) => errors.push(FieldError::invalid(
+                path.text(),
+                kind(),
+                "cel expression must evaluate to a bool",
+            )),
+            Err(error) if error == "no such overload" => {
+                let detail = format!(
+                    "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {}",
+                    rule.name()
+                );
+                errors.push(FieldError::invalid(path.text(), kind(), detail));
+            }
+            Err(error) => {
+                let detail = format!("{error} evaluating rule: {}", rule.name());
+                errors.push(FieldError::invalid(path.text(), kind(), detail));
+            }
+        }
+    }
+}
+
+fn failed(rule: &Rule, schema: &Schema, value: &Value, path: &Path<'_>, detail: String) -> FieldError {
+    let field = match (&rule.blamed, path) {
+        (None, path) => path.text(),
+        (Some(blamed), Path::Root) => blamed.clone(),
+        (Some(blamed), path) => format!("{}.{blamed}", path.text()),
+    };
+    let whole = matches!(schema.declared_type.as_str(), "object" | "array");
+    let error = match rule.reason.as_str() {
+        "FieldValueForbidden" => FieldError::forbidden(field, detail),
+        "FieldValueRequired" => FieldError::required(field, detail),
+        "FieldValueDuplicate" => FieldError::new(Fault::Duplicate, field, value.clone(), ""),
+        _ => FieldError::invalid(field, value.clone(), detail),
+    };
+    if whole { error.without_value() } else { error }
+}
+
+fn largest_collection(value: &Value) -> u64 {
+    let (own, inside) = match value {
+        Value::Array(items) => (items.len(), items.iter().map(largest_collection).max()),
+        Value::Object(fields) => (fields.len(), fields.values().map(largest_collection).max()),
+        _ => return 0,
+    };
+    u64::try_from(own).unwrap_or(u64::MAX).max(inside.unwrap_or(0))
+}
