@@ -12,6 +12,8 @@ pub struct ApiError {
     pub reason: &'static str,
     pub message: String,
     pub details: Option<Box<Details>>,
+    /// For an expired page: where to go on without consistency.
+    pub next_page: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,7 +41,7 @@ pub fn qualified(group: &str, resource: &str) -> String {
 
 impl ApiError {
     pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None }
+        Self { code, reason, message: message.into(), details: None, next_page: None }
     }
 
     fn about(mut self, group: &str, kind: &str, name: &str) -> Self {
@@ -163,6 +165,9 @@ impl ApiError {
         });
         if !self.reason.is_empty() {
             status["reason"] = json!(self.reason);
+        }
+        if let Some(token) = &self.next_page {
+            status["metadata"]["continue"] = json!(token);
         }
         if let Some(details) = &self.details {
             status["details"] = details.to_json();

@@ -1,0 +1,224 @@
+//! The request path: from an HTTP request to an answer.
+
+mod body;
+pub(crate) mod create;
+mod delete;
+mod patch;
+mod read;
+mod update;
+mod view;
+mod watch;
+
+use crate::{
+    access,
+    contract::{Attributes, Context, User},
+    error::ApiError,
+    negotiate::{self, Form},
+    query::Query,
+    registry::Resource,
+    request::{self, Place, Target},
+    server::{ApiServer, Core},
+    store::Stored,
+};
+use bytes::Bytes;
+use hostler_base::transport::{self, Body};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// One request for a resource, on its way through the handlers.
+pub(crate) struct Exchange<'a> {
+    pub(crate) core: &'a Arc<Core>,
+    pub(crate) user: &'a User,
+    pub(crate) target: &'a Target,
+    pub(crate) resource: &'a Arc<Resource>,
+    pub(crate) query: &'a Query,
+    pub(crate) form: Form,
+    pub(crate) headers: &'a HeaderMap,
+}
+
+impl Exchange<'_> {
+    pub(crate) fn context(&self) -> Context<'_> {
+        Context { clock: &self.core.clock, chance: &self.core.chance, user: self.user, lookup: &**self.core }
+    }
+
+    fn not_found(&self, name: &str) -> ApiError {
+        ApiError::not_found(self.resource.group(), self.resource.name(), name)
+    }
+
+    /// The answer for one object, in the form that was asked for.
+    fn object(&self, code: StatusCode, stored: &Stored) -> Response<Body> {
+        json_bytes(code, view::one(self, stored))
+    }
+}
+
+pub(crate) fn json_bytes(code: StatusCode, bytes: Bytes) -> Response<Body> {
+    let mut response = Response::new(transport::full(bytes));
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+pub(crate) fn json_answer(code: StatusCode, value: &Value) -> Response<Body> {
+    json_bytes(code, Bytes::from(value.to_string()))
+}
+
+fn plain(code: StatusCode, text: &'static str) -> Response<Body> {
+    let mut response = Response::new(transport::full(text));
+    *response.status_mut() = code;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+pub(crate) fn refusal(error: &ApiError) -> Response<Body> {
+    let mut response = json_answer(error.code, &error.status());
+    let seconds = error.details.as_ref().and_then(|details| details.retry_after_seconds);
+    if let Some(seconds) = seconds.filter(|seconds| *seconds > 0) {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// Open to everyone, as on a real server: whether it lives and what it is.
+fn is_open(path: &str) -> bool {
+    matches!(path, "/healthz" | "/livez" | "/readyz" | "/version" | "/version/")
+}
+
+fn bearer(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+}
+
+/// Finds out who asks by the bearer token, then answers.
+pub(crate) async fn with_token(core: Arc<Core>, request: Request<Body>) -> Response<Body> {
+    let token = bearer(request.headers());
+    let user = match token.and_then(|token| core.user_of(&token)) {
+        Some(user) => user,
+        None if is_open(request.uri().path()) => ApiServer::anonymous(),
+        None => return refusal(&ApiError::unauthorized()),
+    };
+    handle(core, Arc::new(user), request).await
+}
+
+/// Answers one request of a known user.
+pub(crate) async fn handle(core: Arc<Core>, user: Arc<User>, request: Request<Body>) -> Response<Body> {
+    match route(core, user, request).await {
+        Ok(response) => response,
+        Err(error) => refusal(&error),
+    }
+}
+
+async fn route(core: Arc<Core>, user: Arc<User>, request: Request<Body>) -> Result<Response<Body>, ApiError> {
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path();
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let place = request::place(path).ok_or_else(ApiError::no_such_path)?;
+    let Place::Resource(target) = place else {
+        if !is_open(path) {
+            let verb = parts.method.as_str().to_lowercase();
+            let attributes = Attributes { verb, path: path.to_owned(), ..Attributes::default() };
+            permit(&core, &user, &attributes)?;
+        }
+        if parts.method != Method::GET && parts.method != Method::HEAD {
+            return Err(not_allowed());
+        }
+        return elsewhere(&core, path, &place, &parts.headers);
+    };
+    let watch = query.flag("watch").unwrap_or(false) && target.name.is_empty();
+    let verb = request::verb(&parts.method, &target, watch).ok_or_else(not_allowed)?;
+    permit(&core, &user, &target.attributes(verb, path))?;
+    let resource = core
+        .registry
+        .find(&target.group, &target.version, &target.resource)
+        .ok_or_else(ApiError::no_such_path)?;
+    let form = negotiate::form(&parts.headers, false)?;
+    check_scope(&target, &resource, verb)?;
+    let bytes = if matches!(verb, "create" | "update" | "patch" | "delete" | "deletecollection") {
+        body::read(body).await?
+    } else {
+        Bytes::new()
+    };
+    let exchange = Exchange {
+        core: &core,
+        user: &user,
+        target: &target,
+        resource: &resource,
+        query: &query,
+        form,
+        headers: &parts.headers,
+    };
+    answer(&exchange, verb, &bytes)
+}
+
+fn not_allowed() -> ApiError {
+    ApiError::method_not_allowed("the server does not allow this method on the requested resource")
+}
+
+fn permit(core: &Core, user: &User, attributes: &Attributes) -> Result<(), ApiError> {
+    let decision = access::authorize(user, attributes, core);
+    if decision.allowed { Ok(()) } else { Err(access::forbidden(user, attributes, &decision)) }
+}
+
+/// A namespaced resource cannot be written without a namespace, a cluster-scoped one not with it.
+fn check_scope(target: &Target, resource: &Resource, verb: &str) -> Result<(), ApiError> {
+    if !resource.namespaced && !target.namespace.is_empty() {
+        return Err(ApiError::no_such_path());
+    }
+    if resource.namespaced && target.namespace.is_empty() {
+        if !target.name.is_empty() {
+            return Err(ApiError::no_such_path());
+        }
+        if !matches!(verb, "list" | "watch") {
+            return Err(not_allowed());
+        }
+    }
+    Ok(())
+}
+
+fn answer(exchange: &Exchange<'_>, verb: &str, body: &Bytes) -> Result<Response<Body>, ApiError> {
+    if !exchange.target.subresource.is_empty() {
+        return update::subresource(exchange, verb, body);
+    }
+    if !exchange.resource.verbs().contains(&verb) {
+        return Err(not_allowed());
+    }
+    match verb {
+        "get" => read::get(exchange),
+        "list" => read::list(exchange),
+        "watch" => watch::watch(exchange),
+        "create" => create::create(exchange, body),
+        "update" => update::update(exchange, body),
+        "patch" => patch::patch(exchange, body),
+        "delete" => delete::delete(exchange, body),
+        "deletecollection" => delete::delete_collection(exchange, body),
+        _ => Err(not_allowed()),
+    }
+}
+
+fn elsewhere(
+    _core: &Core,
+    path: &str,
+    _place: &Place,
+    _headers: &HeaderMap,
+) -> Result<Response<Body>, ApiError> {
+    match path.trim_end_matches('/') {
+        "/healthz" | "/livez" | "/readyz" => Ok(plain(StatusCode::OK, "ok")),
+        "/version" => Ok(json_answer(StatusCode::OK, &version())),
+        _ => Err(ApiError::no_such_path()),
+    }
+}
+
+fn version() -> Value {
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    json!({
+        "major": "1", "minor": "36", "gitVersion": "v1.36.3+hostler", "gitCommit": "", "gitTreeState": "clean",
+        "buildDate": "2026-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc",
+        "platform": format!("{}/{architecture}", std::env::consts::OS),
+    })
+}

@@ -1,0 +1,42 @@
+//! How stored objects look in an answer: their version and form.
+
+use super::Exchange;
+use crate::{negotiate::Form, registry::Resource, store::Stored, table};
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+/// Whether the stored bytes are what a client of this version sees.
+pub(super) fn as_stored(resource: &Resource, version: &str) -> bool {
+    resource.shelf == resource.id && resource.versions.len() == 1 && resource.storage_version == version
+}
+
+/// The object as a tree in the version that was asked for.
+pub(super) fn tree(_resource: &Resource, _version: &str, stored: &Stored) -> Value {
+    stored.parse()
+}
+
+/// The bytes of one object in the version that was asked for.
+pub(super) fn bytes(resource: &Resource, version: &str, stored: &Stored) -> Bytes {
+    if as_stored(resource, version) {
+        stored.bytes.clone()
+    } else {
+        Bytes::from(tree(resource, version, stored).to_string())
+    }
+}
+
+/// The bytes of one object in the form that was asked for.
+pub(super) fn one(exchange: &Exchange<'_>, stored: &Stored) -> Bytes {
+    let (resource, version) = (exchange.resource, exchange.target.version.as_str());
+    match exchange.form {
+        Form::Partial => Bytes::from(table::partial(&tree(resource, version, stored)).to_string()),
+        Form::Table => {
+            let object = tree(resource, version, stored);
+            let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+            let include = table::include(exchange.query.text("includeObject"));
+            let now = exchange.core.clock.now();
+            let table = table::table(resource, vec![object], include, metadata, true, now);
+            Bytes::from(table.to_string())
+        }
+        Form::Object | Form::Discovery => bytes(resource, version, stored),
+    }
+}

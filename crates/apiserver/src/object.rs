@@ -1,0 +1,124 @@
+//! Reading and writing the metadata of an object that is a JSON tree.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+pub(crate) fn metadata(object: &Value) -> Option<&Map<String, Value>> {
+    object.get("metadata")?.as_object()
+}
+
+/// The metadata to write to; made when it is missing.
+pub(crate) fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
+    if !object.is_object() {
+        *object = json!({});
+    }
+    let slot = &mut object["metadata"];
+    if !slot.is_object() {
+        *slot = json!({});
+    }
+    match slot {
+        Value::Object(map) => map,
+        _ => unreachable!("it was just made an object"),
+    }
+}
+
+/// A text of the metadata; empty when it is missing.
+pub(crate) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    metadata(object).and_then(|metadata| metadata.get(field)).and_then(Value::as_str).unwrap_or_default()
+}
+
+pub(crate) fn name(object: &Value) -> &str {
+    text(object, "name")
+}
+
+pub(crate) fn namespace(object: &Value) -> &str {
+    text(object, "namespace")
+}
+
+pub(crate) fn generation(object: &Value) -> i64 {
+    metadata(object)
+        .and_then(|metadata| metadata.get("generation"))
+        .and_then(Value::as_i64)
+        .unwrap_or_default()
+}
+
+pub(crate) fn grace(object: &Value) -> Option<i64> {
+    metadata(object)?.get("deletionGracePeriodSeconds")?.as_i64()
+}
+
+pub(crate) fn is_deleting(object: &Value) -> bool {
+    !text(object, "deletionTimestamp").is_empty()
+}
+
+pub(crate) fn finalizers(object: &Value) -> Vec<String> {
+    let list = metadata(object).and_then(|metadata| metadata.get("finalizers")).and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+pub(crate) fn set_finalizers(object: &mut Value, finalizers: &[String]) {
+    let metadata = metadata_mut(object);
+    if finalizers.is_empty() {
+        metadata.remove("finalizers");
+    } else {
+        metadata.insert("finalizers".to_owned(), json!(finalizers));
+    }
+}
+
+/// Sets a metadata field, or removes it when the value is null.
+pub(crate) fn set(object: &mut Value, field: &str, value: Value) {
+    let metadata = metadata_mut(object);
+    if value.is_null() {
+        metadata.remove(field);
+    } else {
+        metadata.insert(field.to_owned(), value);
+    }
+}
+
+/// Puts a metadata field of `old` back into `new`.
+pub(crate) fn keep(new: &mut Value, old: &Value, field: &str) {
+    let value = metadata(old).and_then(|metadata| metadata.get(field)).cloned().unwrap_or_default();
+    set(new, field, value);
+}
+
+/// The time as objects have it: whole seconds.
+pub(crate) fn seconds(time: Timestamp) -> String {
+    let whole = Timestamp::from_second(time.as_second()).unwrap_or(time);
+    whole.to_string()
+}
+
+/// Drops what is empty, as a real server does when it encodes: null labels and the like.
+pub(crate) fn tidy(object: &mut Value) {
+    let metadata = metadata_mut(object);
+    metadata.retain(|_, value| match value {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        _ => true,
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_is_read_and_written() {
+        let mut object = json!({"metadata": {"name": "a", "labels": {}, "finalizers": ["x"], "uid": ""}});
+        assert_eq!((name(&object), finalizers(&object)), ("a", vec!["x".to_owned()]));
+        tidy(&mut object);
+        assert_eq!(object, json!({"metadata": {"name": "a", "finalizers": ["x"]}}));
+        set_finalizers(&mut object, &[]);
+        set(&mut object, "generation", json!(2));
+        assert_eq!(object, json!({"metadata": {"name": "a", "generation": 2}}));
+        let mut odd = json!([]);
+        set(&mut odd, "name", json!("b"));
+        assert_eq!(name(&odd), "b");
+    }
+
+    #[test]
+    fn times_have_whole_seconds() {
+        let time: Timestamp = "2026-01-02T03:04:05.678Z".parse().unwrap();
+        assert_eq!(seconds(time), "2026-01-02T03:04:05Z");
+    }
+}

@@ -1,0 +1,231 @@
+//! Which resources there are: the built-in ones as a table, custom ones as their definitions come and go.
+
+use crate::{contract::GroupResource, request::api_version};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+/// One resource in all its served versions.
+#[derive(Clone, Debug)]
+pub(crate) struct Resource {
+    pub(crate) id: GroupResource,
+    /// Where its objects are kept; differs from `id` only where two groups show the same objects.
+    pub(crate) shelf: GroupResource,
+    pub(crate) kind: String,
+    pub(crate) list_kind: String,
+    pub(crate) singular: String,
+    pub(crate) namespaced: bool,
+    pub(crate) short_names: Vec<String>,
+    pub(crate) categories: Vec<String>,
+    /// Served versions, the preferred one first.
+    pub(crate) versions: Vec<String>,
+    pub(crate) storage_version: String,
+    pub(crate) subresources: Vec<Subresource>,
+    /// Answers and is not stored: access reviews and `bindings`.
+    pub(crate) create_only: bool,
+    /// A PUT to a name that is not there creates it.
+    pub(crate) create_on_update: bool,
+    /// An update may leave out the resource version.
+    pub(crate) unconditional_update: bool,
+    /// A delete answers with the object instead of a Status.
+    pub(crate) returns_deleted: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Subresource {
+    pub(crate) name: String,
+    /// Group, version and kind where they differ from the resource's own.
+    pub(crate) response: Option<(&'static str, &'static str, &'static str)>,
+    pub(crate) verbs: &'static [&'static str],
+}
+
+pub(crate) const ALL_VERBS: [&str; 8] =
+    ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+const WRITE: &[&str] = &["get", "patch", "update"];
+
+impl Resource {
+    pub(crate) fn group(&self) -> &str {
+        &self.id.group
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.id.resource
+    }
+
+    pub(crate) fn storage_api_version(&self) -> String {
+        api_version(&self.shelf.group, &self.storage_version)
+    }
+
+    pub(crate) fn verbs(&self) -> &'static [&'static str] {
+        if self.create_only { &["create"] } else { &ALL_VERBS }
+    }
+
+    pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|sub| sub.name == name)
+    }
+}
+
+/// A row of the table: group, version, resource, kind, short names, categories, subresources, flags.
+/// Flags: `c` cluster-scoped, `o` create only, `p` PUT creates, `v` needs a resource version on update,
+/// `d` delete answers with the object.
+type Row = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+);
+
+const AUTH: &str = "authorization.k8s.io";
+const RBAC: &str = "rbac.authorization.k8s.io";
+const STORAGE: &str = "storage.k8s.io";
+
+#[rustfmt::skip]
+const ROWS: &[Row] = &[
+    ("", "v1", "bindings", "Binding", "", "", "", "o"),
+    ("", "v1", "configmaps", "ConfigMap", "cm", "", "", ""),
+    ("", "v1", "endpoints", "Endpoints", "ep", "", "", "p"),
+    ("", "v1", "events", "Event", "ev", "", "", "p"),
+    ("", "v1", "namespaces", "Namespace", "ns", "", "finalize status", "cd"),
+    ("", "v1", "nodes", "Node", "no", "", "status", "c"),
+    ("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", "pvc", "", "status", "d"),
+    ("", "v1", "persistentvolumes", "PersistentVolume", "pv", "", "status", "cd"),
+    ("", "v1", "pods", "Pod", "po", "all", "attach binding eviction exec log portforward status", "d"),
+    ("", "v1", "secrets", "Secret", "", "", "", ""),
+    ("", "v1", "serviceaccounts", "ServiceAccount", "sa", "", "token", "d"),
+    ("", "v1", "services", "Service", "svc", "all", "status", "pd"),
+    ("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", "crd crds", "api-extensions", "status", "c"),
+    ("apps", "v1", "controllerrevisions", "ControllerRevision", "", "", "", ""),
+    ("apps", "v1", "daemonsets", "DaemonSet", "ds", "all", "status", ""),
+    ("apps", "v1", "deployments", "Deployment", "deploy", "all", "scale status", ""),
+    ("apps", "v1", "replicasets", "ReplicaSet", "rs", "all", "scale status", ""),
+    ("apps", "v1", "statefulsets", "StatefulSet", "sts", "all", "scale status", ""),
+    ("events.k8s.io", "v1", "events", "Event", "ev", "", "", "p"),
+    ("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", "", "", "", "co"),
+    (AUTH, "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", "", "", "", "o"),
+    (AUTH, "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", "", "", "", "co"),
+    (AUTH, "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", "", "", "", "co"),
+    (AUTH, "v1", "subjectaccessreviews", "SubjectAccessReview", "", "", "", "co"),
+    ("batch", "v1", "jobs", "Job", "", "all", "status", ""),
+    ("certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", "csr", "", "approval status", "c"),
+    ("coordination.k8s.io", "v1", "leases", "Lease", "", "", "", "pv"),
+    ("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", "", "", "", ""),
+    ("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", "", "status", "v"),
+    (RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", "", "", "", "cp"),
+    (RBAC, "v1", "clusterroles", "ClusterRole", "", "", "", "cp"),
+    (RBAC, "v1", "rolebindings", "RoleBinding", "", "", "", "p"),
+    (RBAC, "v1", "roles", "Role", "", "", "", "p"),
+    ("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", "pc", "", "", "c"),
+    (STORAGE, "v1", "csidrivers", "CSIDriver", "", "", "", "cvd"),
+    (STORAGE, "v1", "csinodes", "CSINode", "", "", "", "cvd"),
+    (STORAGE, "v1", "csistoragecapacities", "CSIStorageCapacity", "", "", "", "v"),
+    (STORAGE, "v1", "storageclasses", "StorageClass", "sc", "", "", "cd"),
+    (STORAGE, "v1", "volumeattachments", "VolumeAttachment", "", "", "status", "cvd"),
+];
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+fn subresource(name: &str) -> Subresource {
+    let (response, verbs): (_, &'static [&'static str]) = match name {
+        "scale" => (Some(("autoscaling", "v1", "Scale")), WRITE),
+        "binding" => (Some(("", "v1", "Binding")), &["create"]),
+        "eviction" => (Some(("policy", "v1", "Eviction")), &["create"]),
+        "token" => (Some(("authentication.k8s.io", "v1", "TokenRequest")), &["create"]),
+        "attach" => (Some(("", "v1", "PodAttachOptions")), &["create", "get"]),
+        "exec" => (Some(("", "v1", "PodExecOptions")), &["create", "get"]),
+        "portforward" => (Some(("", "v1", "PodPortForwardOptions")), &["create", "get"]),
+        "log" => (None, &["get"]),
+        "finalize" => (None, &["update"]),
+        _ => (None, WRITE),
+    };
+    Subresource { name: name.to_owned(), response, verbs }
+}
+
+fn built_in(row: &Row) -> Resource {
+    let (group, version, resource, kind, short_names, categories, subresources, flags) = row;
+    let id = GroupResource::new(group, resource);
+    let shelf = if *group == "events.k8s.io" { GroupResource::new("", "events") } else { id.clone() };
+    Resource {
+        id,
+        shelf,
+        kind: (*kind).to_owned(),
+        list_kind: format!("{kind}List"),
+        singular: kind.to_lowercase(),
+        namespaced: !flags.contains('c'),
+        short_names: words(short_names),
+        categories: words(categories),
+        versions: vec![(*version).to_owned()],
+        storage_version: (*version).to_owned(),
+        subresources: subresources.split_whitespace().map(subresource).collect(),
+        create_only: flags.contains('o'),
+        create_on_update: flags.contains('p'),
+        unconditional_update: !flags.contains('v'),
+        returns_deleted: flags.contains('d'),
+    }
+}
+
+/// The resources as they are now.
+pub(crate) struct Registry {
+    built_in: BTreeMap<GroupResource, Arc<Resource>>,
+    custom: RwLock<BTreeMap<GroupResource, Arc<Resource>>>,
+}
+
+impl Registry {
+    pub(crate) fn new() -> Self {
+        let built_in = ROWS.iter().map(built_in).map(|one| (one.id.clone(), Arc::new(one))).collect();
+        Self { built_in, custom: RwLock::default() }
+    }
+
+    pub(crate) fn find(&self, group: &str, version: &str, resource: &str) -> Option<Arc<Resource>> {
+        let id = GroupResource::new(group, resource);
+        let found = match self.built_in.get(&id) {
+            Some(found) => Some(Arc::clone(found)),
+            None => self.custom.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned(),
+        };
+        found.filter(|resource| resource.versions.iter().any(|served| served == version))
+    }
+
+    pub(crate) fn by_kind(&self, group: &str, kind: &str) -> Option<Arc<Resource>> {
+        self.all().into_iter().find(|resource| resource.group() == group && resource.kind == kind)
+    }
+
+    /// All resources, in the order of (group, resource).
+    pub(crate) fn all(&self) -> Vec<Arc<Resource>> {
+        let mut all = self.built_in.clone();
+        let custom = self.custom.read().unwrap_or_else(PoisonError::into_inner);
+        all.extend(custom.iter().map(|(id, resource)| (id.clone(), Arc::clone(resource))));
+        all.into_values().collect()
+    }
+
+    pub(crate) fn put_custom(&self, resource: Resource) {
+        let mut custom = self.custom.write().unwrap_or_else(PoisonError::into_inner);
+        custom.insert(resource.id.clone(), Arc::new(resource));
+    }
+
+    pub(crate) fn remove_custom(&self, id: &GroupResource) {
+        self.custom.write().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_in_resources_are_found_by_group_version_and_name() {
+        let registry = Registry::new();
+        let pods = registry.find("", "v1", "pods").unwrap();
+        assert!(pods.namespaced && pods.returns_deleted && pods.kind == "Pod");
+        assert!(!registry.find("", "v1", "nodes").unwrap().namespaced);
+        assert!(registry.find("", "v2", "pods").is_none());
+        assert!(registry.find("apps", "v1", "pods").is_none());
+        let events = registry.find("events.k8s.io", "v1", "events").unwrap();
+        assert_eq!(events.shelf, GroupResource::new("", "events"));
+    }
+}

@@ -1,0 +1,179 @@
+//! The server itself: its parts, and the way in for requests.
+
+use crate::{
+    contract::{GroupResource, Lookup, User},
+    handlers,
+    registry::Registry,
+    store::{Key, Store},
+};
+use hostler_base::{Chance, Clock, Transport, transport};
+use http::{Request, Response};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+};
+use tokio_util::sync::CancellationToken;
+
+/// What a server is made of.
+pub struct Options {
+    pub clock: Clock,
+    pub chance: Chance,
+    /// Bearer tokens and who they stand for.
+    pub users: Vec<(SecretString, User)>,
+    /// How many changes are kept per resource: how far back a watch can begin.
+    pub history: usize,
+}
+
+impl Options {
+    pub fn new(clock: Clock, chance: Chance) -> Self {
+        Self { clock, chance, users: Vec::new(), history: 2048 }
+    }
+}
+
+/// A Kubernetes API server in memory. Clones are handles on the same server.
+#[derive(Clone)]
+pub struct ApiServer {
+    core: Arc<Core>,
+}
+
+pub(crate) struct Core {
+    pub(crate) store: Store,
+    pub(crate) registry: Registry,
+    pub(crate) clock: Clock,
+    pub(crate) chance: Chance,
+    /// By the hash of the token, so that neither a comparison's time nor a dump gives one away.
+    tokens: RwLock<BTreeMap<[u8; 32], User>>,
+    /// Ends the watches of the current life.
+    life: Mutex<CancellationToken>,
+}
+
+fn digest(token: &str) -> [u8; 32] {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+impl Core {
+    pub(crate) fn life(&self) -> CancellationToken {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn user_of(&self, token: &str) -> Option<User> {
+        self.tokens.read().unwrap_or_else(PoisonError::into_inner).get(&digest(token)).cloned()
+    }
+}
+
+/// Kinds that are looked up with nearly every request stay parsed.
+fn stays_parsed(resource: &GroupResource) -> bool {
+    matches!(
+        (&*resource.group, &*resource.resource),
+        (
+            "rbac.authorization.k8s.io"
+                | "apiextensions.k8s.io"
+                | "scheduling.k8s.io"
+                | "policy"
+                | "storage.k8s.io",
+            _
+        ) | ("", "namespaces" | "serviceaccounts")
+    )
+}
+
+impl Lookup for Core {
+    fn get(&self, resource: &GroupResource, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        let stored = self.store.get(resource, &Key::new(namespace, name))?;
+        Some(if stays_parsed(resource) { stored.parsed() } else { Arc::new(stored.parse()) })
+    }
+
+    fn list(&self, resource: &GroupResource, namespace: &str) -> Vec<Arc<Value>> {
+        let listed = self.store.list(resource, namespace, None);
+        let items = listed.map(|listed| listed.items).unwrap_or_default();
+        let keep = stays_parsed(resource);
+        items.iter().map(|stored| if keep { stored.parsed() } else { Arc::new(stored.parse()) }).collect()
+    }
+}
+
+impl ApiServer {
+    /// Starts with what a fresh cluster has: its namespaces, bootstrap roles and system priority classes.
+    pub fn new(options: Options) -> Self {
+        let core = Arc::new(Core {
+            store: Store::new(options.history),
+            registry: Registry::new(),
+            clock: options.clock,
+            chance: options.chance,
+            tokens: RwLock::default(),
+            life: Mutex::default(),
+        });
+        let server = Self { core };
+        for (token, user) in options.users {
+            server.add_user(&token, user);
+        }
+        crate::seed::seed(&server.core);
+        server
+    }
+
+    /// The administrator: may do everything.
+    pub fn admin() -> User {
+        User { name: "system:admin".to_owned(), uid: String::new(), groups: groups(&["system:masters"]) }
+    }
+
+    pub(crate) fn anonymous() -> User {
+        User {
+            name: "system:anonymous".to_owned(),
+            uid: String::new(),
+            groups: groups(&["system:unauthenticated"]),
+        }
+    }
+
+    /// The way in for requests with a bearer token.
+    pub fn router(&self) -> axum::Router {
+        let core = Arc::clone(&self.core);
+        axum::Router::new().fallback(move |request: Request<axum::body::Body>| {
+            let core = Arc::clone(&core);
+            async move {
+                let response = handlers::with_token(core, request.map(transport::boxed)).await;
+                response.map(axum::body::Body::new)
+            }
+        })
+    }
+
+    /// The way in for requests of one user inside this process: no token, no socket.
+    pub fn transport(&self, user: User) -> Transport {
+        let core = Arc::clone(&self.core);
+        let user = Arc::new(user);
+        let service = tower::service_fn(move |request: Request<transport::Body>| {
+            let (core, user) = (Arc::clone(&core), Arc::clone(&user));
+            async move { Ok::<Response<transport::Body>, Infallible>(handlers::handle(core, user, request).await) }
+        });
+        transport::from_service(service)
+    }
+
+    /// Forgets all history: asking for an older version gives `410 Gone`.
+    pub fn compact(&self) {
+        self.core.store.compact();
+    }
+
+    /// What clients see when a server over the same data restarts: watches end, and new ones begin from
+    /// now on only.
+    pub fn restart(&self) {
+        let mut life = self.core.life.lock().unwrap_or_else(PoisonError::into_inner);
+        self.core.store.close_window();
+        std::mem::take(&mut *life).cancel();
+    }
+
+    /// The number of the last change.
+    pub fn revision(&self) -> u64 {
+        self.core.store.revision()
+    }
+
+    /// Lets whoever has this token in as `user`.
+    pub fn add_user(&self, token: &SecretString, user: User) {
+        let mut tokens = self.core.tokens.write().unwrap_or_else(PoisonError::into_inner);
+        tokens.insert(digest(token.expose_secret()), user);
+    }
+}
+
+pub(crate) fn groups(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}

@@ -1,0 +1,321 @@
+//! Encoded objects, their bounded history, and what a watch needs of it.
+//!
+//! One counter numbers all changes of all resources. Each resource has a shelf: the objects in the order of
+//! (namespace, name) and a log of the last changes. The past is not stored: it is the present with the log
+//! undone, see [`list`].
+
+mod list;
+mod log;
+
+pub(crate) use list::Listed;
+pub(crate) use log::{Change, ChangeKind, TooOld, line};
+
+use crate::contract::GroupResource;
+use bytes::Bytes;
+use serde_json::Value;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+};
+use tokio::sync::Notify;
+
+/// Where an object lives on its shelf; the namespace is empty for cluster-scoped ones.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) namespace: Box<str>,
+    pub(crate) name: Box<str>,
+}
+
+impl Key {
+    pub(crate) fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+/// One state of one object: its bytes as they go over the wire and what selectors ask for.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) key: Arc<Key>,
+    pub(crate) revision: u64,
+    pub(crate) bytes: Bytes,
+    /// In the order of their keys.
+    pub(crate) labels: Box<[(Box<str>, Box<str>)]>,
+    /// The selectable fields that are not empty, besides name and namespace.
+    pub(crate) fields: Box<[(Arc<str>, Box<str>)]>,
+    parsed: OnceLock<Arc<Value>>,
+}
+
+impl Stored {
+    pub(crate) fn new(
+        key: Arc<Key>,
+        revision: u64,
+        bytes: Bytes,
+        labels: Box<[(Box<str>, Box<str>)]>,
+        fields: Box<[(Arc<str>, Box<str>)]>,
+    ) -> Self {
+        Self { key, revision, bytes, labels, fields, parsed: OnceLock::new() }
+    }
+
+    /// The object as a tree of its own.
+    pub(crate) fn parse(&self) -> Value {
+        // What is stored was serialised by this server.
+        serde_json::from_slice(&self.bytes).unwrap_or_default()
+    }
+
+    /// The object as a tree that is kept: for the few kinds that are looked up with every request.
+    pub(crate) fn parsed(&self) -> Arc<Value> {
+        Arc::clone(self.parsed.get_or_init(|| Arc::new(self.parse())))
+    }
+
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
+        let index = self.labels.binary_search_by(|(name, _)| (**name).cmp(key)).ok()?;
+        self.labels.get(index).map(|(_, value)| &**value)
+    }
+
+    /// The value of a selectable field; empty when it is not set.
+    pub(crate) fn field(&self, name: &str) -> &str {
+        match name {
+            "metadata.name" => &self.key.name,
+            "metadata.namespace" => &self.key.namespace,
+            _ => self.fields.iter().find(|(field, _)| &**field == name).map_or("", |(_, value)| value),
+        }
+    }
+}
+
+/// Why a write did not happen.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Clash {
+    Exists,
+    Missing,
+    /// The object is not in the state that was expected.
+    Changed,
+}
+
+#[derive(Default)]
+struct Shelf {
+    objects: BTreeMap<Arc<Key>, Arc<Stored>>,
+    log: VecDeque<Arc<Change>>,
+    /// Changes up to here are no longer in the log.
+    forgotten: u64,
+    /// The newest change that is no longer in the log.
+    lost: u64,
+    /// Watches cannot begin before this revision.
+    window: u64,
+    changed: Arc<Notify>,
+}
+
+struct State {
+    revision: u64,
+    shelves: BTreeMap<GroupResource, Shelf>,
+    /// A shelf made later starts with these.
+    forgotten: u64,
+    window: u64,
+}
+
+impl State {
+    fn shelf(&mut self, resource: &GroupResource) -> &mut Shelf {
+        if !self.shelves.contains_key(resource) {
+            let shelf = Shelf { forgotten: self.forgotten, window: self.window, ..Shelf::default() };
+            self.shelves.insert(resource.clone(), shelf);
+        }
+        self.shelves.entry(resource.clone()).or_default()
+    }
+}
+
+pub(crate) struct Store {
+    state: Mutex<State>,
+    history: usize,
+}
+
+impl Store {
+    /// Keeps `history` changes per resource.
+    pub(crate) fn new(history: usize) -> Self {
+        let state = State { revision: 1, shelves: BTreeMap::new(), forgotten: 0, window: 0 };
+        Self { state: Mutex::new(state), history: history.max(1) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn revision(&self) -> u64 {
+        self.lock().revision
+    }
+
+    pub(crate) fn get(&self, resource: &GroupResource, key: &Key) -> Option<Arc<Stored>> {
+        self.lock().shelves.get(resource)?.objects.get(key).cloned()
+    }
+
+    /// Puts an object where there is none. `encode` is given the revision of this change.
+    pub(crate) fn insert(
+        &self,
+        resource: &GroupResource,
+        key: &Key,
+        encode: impl FnOnce(u64) -> Stored,
+    ) -> Result<Arc<Stored>, Clash> {
+        let mut state = self.lock();
+        let revision = state.revision + 1;
+        let shelf = state.shelf(resource);
+        if shelf.objects.contains_key(key) {
+            return Err(Clash::Exists);
+        }
+        let stored = Arc::new(encode(revision));
+        shelf.objects.insert(Arc::clone(&stored.key), Arc::clone(&stored));
+        shelf.record(Change::new(revision, ChangeKind::Added, Arc::clone(&stored), None), self.history);
+        state.revision = revision;
+        Ok(stored)
+    }
+
+    /// Replaces the object if it is still at revision `at`.
+    pub(crate) fn replace(
+        &self,
+        resource: &GroupResource,
+        key: &Key,
+        at: u64,
+        encode: impl FnOnce(u64) -> Stored,
+    ) -> Result<Arc<Stored>, Clash> {
+        let mut state = self.lock();
+        let revision = state.revision + 1;
+        let shelf = state.shelf(resource);
+        let slot = shelf.objects.get_mut(key).ok_or(Clash::Missing)?;
+        if slot.revision != at {
+            return Err(Clash::Changed);
+        }
+        let stored = Arc::new(encode(revision));
+        let before = std::mem::replace(slot, Arc::clone(&stored));
+        shelf.record(
+            Change::new(revision, ChangeKind::Modified, Arc::clone(&stored), Some(before)),
+            self.history,
+        );
+        state.revision = revision;
+        Ok(stored)
+    }
+
+    /// Takes the object away if it is still at revision `at`; `encode` gives its last state, as watchers see it.
+    pub(crate) fn remove(
+        &self,
+        resource: &GroupResource,
+        key: &Key,
+        at: u64,
+        encode: impl FnOnce(u64) -> Stored,
+    ) -> Result<Arc<Stored>, Clash> {
+        let mut state = self.lock();
+        let revision = state.revision + 1;
+        let shelf = state.shelf(resource);
+        let current = shelf.objects.get(key).ok_or(Clash::Missing)?;
+        if current.revision != at {
+            return Err(Clash::Changed);
+        }
+        let last = Arc::new(encode(revision));
+        let before = shelf.objects.remove(key);
+        shelf.record(Change::new(revision, ChangeKind::Deleted, Arc::clone(&last), before), self.history);
+        state.revision = revision;
+        Ok(last)
+    }
+
+    /// Forgets all history: older versions can no longer be listed or watched from.
+    pub(crate) fn compact(&self) {
+        let mut state = self.lock();
+        let revision = state.revision;
+        state.forgotten = revision;
+        state.window = revision;
+        for shelf in state.shelves.values_mut() {
+            if let Some(newest) = shelf.log.back() {
+                shelf.lost = newest.revision;
+            }
+            shelf.log.clear();
+            shelf.forgotten = revision;
+            shelf.window = revision;
+            shelf.changed.notify_waiters();
+        }
+    }
+
+    /// Lets watches begin only from now on; history stays for lists.
+    pub(crate) fn close_window(&self) {
+        let mut state = self.lock();
+        let revision = state.revision;
+        state.window = revision;
+        for shelf in state.shelves.values_mut() {
+            shelf.window = revision;
+            shelf.changed.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pods() -> GroupResource {
+        GroupResource::new("", "pods")
+    }
+
+    fn stored(name: &str, text: &str) -> impl FnOnce(u64) -> Stored {
+        let key = Arc::new(Key::new("a", name));
+        let bytes = Bytes::from(text.to_owned());
+        move |revision| Stored::new(key, revision, bytes, Box::default(), Box::default())
+    }
+
+    fn texts(listed: &Listed) -> Vec<String> {
+        listed.items.iter().map(|item| String::from_utf8(item.bytes.to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn writes_check_what_they_expect() {
+        let store = Store::new(10);
+        let key = Key::new("a", "x");
+        let first = store.insert(&pods(), &key, stored("x", "1")).unwrap();
+        assert_eq!(store.insert(&pods(), &key, stored("x", "1")).unwrap_err(), Clash::Exists);
+        let second = store.replace(&pods(), &key, first.revision, stored("x", "2")).unwrap();
+        assert_eq!(
+            store.replace(&pods(), &key, first.revision, stored("x", "3")).unwrap_err(),
+            Clash::Changed
+        );
+        assert_eq!(
+            store.remove(&pods(), &key, first.revision, stored("x", "3")).unwrap_err(),
+            Clash::Changed
+        );
+        store.remove(&pods(), &key, second.revision, stored("x", "3")).unwrap();
+        assert_eq!(
+            store.remove(&pods(), &key, second.revision, stored("x", "3")).unwrap_err(),
+            Clash::Missing
+        );
+        assert_eq!(store.revision(), 4);
+    }
+
+    #[test]
+    fn the_past_can_be_listed_until_it_is_forgotten() {
+        let store = Store::new(10);
+        let x = store.insert(&pods(), &Key::new("a", "x"), stored("x", "x1")).unwrap();
+        let y = store.insert(&pods(), &Key::new("a", "y"), stored("y", "y1")).unwrap();
+        let x2 = store.replace(&pods(), &Key::new("a", "x"), x.revision, stored("x", "x2")).unwrap();
+        store.remove(&pods(), &Key::new("a", "y"), y.revision, stored("y", "y1")).unwrap();
+        let at = |revision| texts(&store.list(&pods(), "a", Some(revision)).unwrap());
+        assert_eq!(at(x.revision), ["x1"]);
+        assert_eq!(at(y.revision), ["x1", "y1"]);
+        assert_eq!(at(x2.revision), ["x2", "y1"]);
+        assert_eq!(at(store.revision()), ["x2"]);
+        store.compact();
+        assert!(store.list(&pods(), "a", Some(x.revision)).is_err());
+        assert_eq!(at(store.revision()), ["x2"]);
+    }
+
+    #[test]
+    fn a_bounded_log_forgets_its_oldest_changes() {
+        let store = Store::new(2);
+        for name in ["a", "b", "c"] {
+            store.insert(&pods(), &Key::new("a", name), stored(name, name)).unwrap();
+        }
+        assert!(store.changes(&pods(), 1, 10, false).is_err());
+        let batch = store.changes(&pods(), 2, 10, false).unwrap();
+        assert_eq!(batch.changes.len(), 2);
+        assert_eq!(store.changes(&pods(), 2, 1, false).unwrap().position, 3);
+        store.close_window();
+        assert!(store.changes(&pods(), 2, 10, false).is_err());
+        assert!(store.changes(&pods(), 2, 10, true).is_ok());
+        assert!(store.list(&pods(), "", Some(3)).is_ok());
+        store.compact();
+        assert!(store.changes(&pods(), 3, 10, true).is_err());
+        assert!(store.changes(&pods(), 4, 10, true).is_ok());
+    }
+}

@@ -1,0 +1,74 @@
+//! Table answers: columns and one row of cells per object.
+
+use crate::{contract::Column, registry::Resource, tables};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// What a row carries besides its cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Include {
+    None,
+    Metadata,
+    Object,
+}
+
+pub(crate) fn include(text: &str) -> Include {
+    match text {
+        "None" => Include::None,
+        "Object" => Include::Object,
+        _ => Include::Metadata,
+    }
+}
+
+fn columns(resource: &Resource) -> Vec<Column> {
+    tables::columns(resource.group(), resource.name())
+}
+
+fn cells(resource: &Resource, object: &Value, now: Timestamp) -> Vec<Value> {
+    tables::cells(resource.group(), resource.name(), object, now)
+}
+
+/// The `PartialObjectMetadata` of an object.
+pub(crate) fn partial(object: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+        "metadata": object.get("metadata").cloned().unwrap_or_else(|| json!({})),
+    })
+}
+
+fn row(resource: &Resource, object: Value, include: Include, now: Timestamp) -> Value {
+    let cells = cells(resource, &object, now);
+    let object = match include {
+        Include::None => Value::Null,
+        Include::Metadata => partial(&object),
+        Include::Object => object,
+    };
+    json!({"cells": cells, "object": object})
+}
+
+/// A whole table; `with_columns` is off for all but the first event of a watch.
+pub(crate) fn table(
+    resource: &Resource,
+    objects: Vec<Value>,
+    include: Include,
+    metadata: Value,
+    with_columns: bool,
+    now: Timestamp,
+) -> Value {
+    let definitions: Vec<Value> = if with_columns {
+        let definition = |column: Column| {
+            json!({
+                "name": column.name, "type": column.kind, "format": column.format,
+                "description": column.description, "priority": column.priority,
+            })
+        };
+        columns(resource).into_iter().map(definition).collect()
+    } else {
+        Vec::new()
+    };
+    let rows: Vec<Value> = objects.into_iter().map(|object| row(resource, object, include, now)).collect();
+    json!({
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+        "columnDefinitions": definitions, "rows": rows,
+    })
+}
