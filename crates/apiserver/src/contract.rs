@@ -112,10 +112,36 @@ pub trait Kind: Send + Sync {
         true
     }
 
+    /// Whether an update is a new generation of an object that has them.
+    fn moves_generation(&self, new: &Value, old: &Value) -> bool {
+        desired_state_differs(new, old)
+    }
+
+    /// Whether something still holds an object whose deletion has begun: it goes only when nothing does.
+    fn is_held(&self, object: &Value) -> bool {
+        let finalizers = object.get("metadata").and_then(|metadata| metadata.get("finalizers"));
+        finalizers.and_then(Value::as_array).is_some_and(|finalizers| !finalizers.is_empty())
+    }
+
+    /// What changes besides the metadata when an object's deletion begins.
+    fn begin_deletion(&self, _object: &mut Value) {}
+
     /// What a delete with this requested grace period means for this object.
     fn deletion(&self, _object: &Value, _requested: Option<i64>) -> Deletion {
         Deletion::Now
     }
+}
+
+/// Whether anything but type, metadata and status differs.
+pub fn desired_state_differs(new: &Value, old: &Value) -> bool {
+    let rest = |object: &Value| {
+        let mut rest = object.as_object().cloned().unwrap_or_default();
+        for field in ["apiVersion", "kind", "metadata", "status"] {
+            rest.remove(field);
+        }
+        rest
+    };
+    rest(new) != rest(old)
 }
 
 /// Puts `old`'s value of a top-level field back into `new`.

@@ -13,7 +13,6 @@ pub mod crd;
 pub mod error;
 pub mod field;
 mod handlers;
-pub mod names;
 mod negotiate;
 mod object;
 mod query;
@@ -24,6 +23,8 @@ mod selector;
 mod server;
 mod store;
 mod table;
+pub mod kinds;
+pub mod names;
 pub mod tables;
 pub mod types;
 

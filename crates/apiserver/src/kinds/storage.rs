@@ -1,0 +1,569 @@
+//! Volumes, claims, attachments and what describes them.
+
+use super::{
+    json::{at, child, empty, entries, fill, fill_text, has, items, number, set, text},
+    names,
+    quantity::Quantity,
+    report::{Report, same},
+    scheduling_validation::node_selector,
+    volume_validation::{host_path, nfs},
+    wire_time,
+};
+use crate::{
+    contract::{Context, Kind, keep},
+    error::ApiError,
+    field::FieldError,
+};
+use serde_json::{Value, json};
+use std::{cmp::Ordering, collections::BTreeSet};
+
+const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+
+pub(crate) struct PersistentVolumes;
+
+/// What a volume's spec holds besides the description of where it is.
+const VOLUME_SPEC: [&str; 9] = [
+    "accessModes",
+    "capacity",
+    "claimRef",
+    "mountOptions",
+    "nodeAffinity",
+    "persistentVolumeReclaimPolicy",
+    "storageClassName",
+    "volumeAttributesClassName",
+    "volumeMode",
+];
+
+impl Kind for PersistentVolumes {
+    fn default(&self, volume: &mut Value) {
+        if let Some(spec) = child(volume, "spec") {
+            fill_text(spec, "persistentVolumeReclaimPolicy", "Retain");
+            fill(spec, "volumeMode", "Filesystem");
+            if let Some(path) = spec.get_mut("hostPath") {
+                fill(path, "type", "");
+            }
+            if let Some(claim) = spec.get_mut("claimRef") {
+                // A real server keeps only what names the claim.
+                fill_text(claim, "kind", "PersistentVolumeClaim");
+                fill_text(claim, "apiVersion", "v1");
+            }
+        }
+        if let Some(status) = child(volume, "status") {
+            fill_text(status, "phase", "Pending");
+        }
+    }
+
+    fn prepare_create(&self, volume: &mut Value, context: &Context<'_>) -> Result<(), ApiError> {
+        let now = wire_time(context.clock.now());
+        set(volume, "status", json!({ "phase": "Pending", "lastPhaseTransitionTime": now }));
+        Ok(())
+    }
+
+    fn prepare_status_update(&self, new: &mut Value, old: &Value, context: &Context<'_>) {
+        keep(new, old, "spec");
+        let time = ["status", "lastPhaseTransitionTime"];
+        let moved = text(new, &["status", "phase"]) != text(old, &["status", "phase"]);
+        let given = at(new, &time);
+        let time = if !moved && given.is_null() {
+            at(old, &time).clone()
+        } else if moved && (given.is_null() || given == at(old, &time)) {
+            wire_time(context.clock.now()).into()
+        } else {
+            return;
+        };
+        if let Some(status) = child(new, "status")
+            && !time.is_null()
+        {
+            set(status, "lastPhaseTransitionTime", time);
+        }
+    }
+
+    fn validate(&self, volume: &Value) -> Vec<FieldError> {
+        let mut report = Report::default();
+        volume_spec(at(volume, &["spec"]), &mut report);
+        report.errors
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut report = Report::default();
+        let source = |volume: &Value| {
+            let mut spec = at(volume, &["spec"]).clone();
+            for field in VOLUME_SPEC {
+                super::json::remove(&mut spec, field);
+            }
+            spec
+        };
+        let (now, mut before) = (source(new), source(old));
+        // A driver that learns to expand may be given its secret later.
+        if let Some(csi) = before.get_mut("csi")
+            && !has(csi, &["controllerExpandSecretRef"])
+        {
+            keep(csi, at(&now, &["csi"]), "controllerExpandSecretRef");
+        }
+        if !same(&now, &before) {
+            let why = format!("spec.persistentvolumesource is immutable after creation\n- {before}\n+ {now}");
+            report.forbidden("spec.persistentvolumesource", why);
+        }
+        report.immutable(new, old, &["spec", "volumeMode"], "volumeMode");
+        if has(old, &["spec", "nodeAffinity"]) {
+            report.immutable(new, old, &["spec", "nodeAffinity"], "nodeAffinity");
+        }
+        report.errors
+    }
+
+    fn has_generation(&self) -> bool {
+        false
+    }
+}
+
+fn volume_spec(spec: &Value, report: &mut Report) {
+    if items(spec, &["accessModes"]).is_empty() {
+        report.required("spec.accessModes", "");
+    }
+    access_modes(spec, "spec", report);
+    let capacity = entries(spec, &["capacity"]);
+    if capacity.is_empty() {
+        report.required("spec.capacity", "");
+    }
+    if !has(spec, &["capacity", "storage"]) || capacity.len() > 1 {
+        report.unsupported("spec.capacity", at(spec, &["capacity"]).clone(), &["storage"]);
+    }
+    for (name, quantity) in capacity {
+        positive(quantity.as_str().unwrap_or_default(), &format!("spec.capacity[{name}]"), report);
+    }
+    let policy = text(spec, &["persistentVolumeReclaimPolicy"]);
+    let policies = ["Delete", "Recycle", "Retain"];
+    if !policy.is_empty() && !policies.contains(&policy) {
+        report.unsupported("spec.persistentVolumeReclaimPolicy", policy, &policies);
+    }
+    let affinity = at(spec, &["nodeAffinity"]);
+    if !affinity.is_null() {
+        if has(affinity, &["required"]) {
+            node_selector(at(affinity, &["required"]), "spec.nodeAffinity.required", report);
+        } else {
+            report.required("spec.nodeAffinity.required", "must specify required node constraints");
+        }
+    }
+    volume_source(spec, report);
+    let class = text(spec, &["storageClassName"]);
+    if !class.is_empty() {
+        report.wrong("spec.storageClassName", class, names::subdomain(class));
+    }
+    volume_mode(spec, "spec", report);
+}
+
+fn volume_source(spec: &Value, report: &mut Report) {
+    let mut sources = entries(spec, &[]).into_iter().filter(|(key, _)| !VOLUME_SPEC.contains(key));
+    let Some((kind, source)) = sources.next() else {
+        report.required("spec", "must specify a volume type");
+        return;
+    };
+    let field = format!("spec.{kind}");
+    match kind {
+        "csi" => {
+            csi_driver_name(text(source, &["driver"]), &format!("{field}.driver"), report);
+            if text(source, &["volumeHandle"]).is_empty() {
+                report.required(format!("{field}.volumeHandle"), "");
+            }
+            let secrets = [
+                "controllerPublishSecretRef",
+                "controllerExpandSecretRef",
+                "nodePublishSecretRef",
+                "nodeExpandSecretRef",
+            ];
+            for reference in secrets {
+                if has(source, &[reference]) {
+                    for key in ["name", "namespace"] {
+                        if text(source, &[reference, key]).is_empty() {
+                            report.required(format!("{field}.{reference}.{key}"), "");
+                        }
+                    }
+                }
+            }
+        }
+        "hostPath" => host_path(source, &field, report),
+        "nfs" => nfs(source, &field, report),
+        "local" => {
+            if text(source, &["path"]).is_empty() {
+                report.required(format!("{field}.path"), "");
+            }
+            if !has(spec, &["nodeAffinity"]) {
+                report.required("spec.nodeAffinity", "Local volume requires node affinity");
+            }
+        }
+        _ => {}
+    }
+    for (other, _) in sources {
+        report.forbidden(format!("spec.{other}"), "may not specify more than 1 volume type");
+    }
+}
+
+fn access_modes(spec: &Value, field: &str, report: &mut Report) {
+    let modes: Vec<&str> = items(spec, &["accessModes"]).iter().filter_map(Value::as_str).collect();
+    let field = format!("{field}.accessModes");
+    for mode in &modes {
+        if !ACCESS_MODES.contains(mode) {
+            report.unsupported(&field, *mode, &ACCESS_MODES);
+        }
+    }
+    let shared = modes.iter().any(|mode| *mode != "ReadWriteOncePod" && ACCESS_MODES.contains(mode));
+    if shared && modes.contains(&"ReadWriteOncePod") {
+        report.forbidden(field, "may not use ReadWriteOncePod with other access modes");
+    }
+}
+
+fn volume_mode(spec: &Value, field: &str, report: &mut Report) {
+    if let Some(mode) = at(spec, &["volumeMode"]).as_str()
+        && !matches!(mode, "Block" | "Filesystem")
+    {
+        report.unsupported(format!("{field}.volumeMode"), mode, &["Block", "Filesystem"]);
+    }
+}
+
+fn positive(amount: &str, field: &str, report: &mut Report) {
+    if Quantity::parse(amount).is_some_and(|value| value.sign() != Ordering::Greater) {
+        report.invalid(field, amount, "must be greater than zero");
+    }
+}
+
+pub(crate) struct PersistentVolumeClaims;
+
+impl Kind for PersistentVolumeClaims {
+    fn default(&self, claim: &mut Value) {
+        default_claim(claim);
+    }
+
+    fn prepare_create(&self, claim: &mut Value, _context: &Context<'_>) -> Result<(), ApiError> {
+        set(claim, "status", json!({ "phase": "Pending" }));
+        mirror_data_source(claim);
+        Ok(())
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value, _context: &Context<'_>) {
+        keep(new, old, "status");
+        mirror_data_source(new);
+    }
+
+    fn validate(&self, claim: &Value) -> Vec<FieldError> {
+        let mut report = Report::default();
+        validate_claim_spec(at(claim, &["spec"]), "spec", &mut report);
+        report.errors
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        claim_update(new, old)
+    }
+
+    fn has_generation(&self) -> bool {
+        false
+    }
+}
+
+pub(crate) fn default_claim(claim: &mut Value) {
+    if let Some(spec) = child(claim, "spec") {
+        fill(spec, "volumeMode", "Filesystem");
+        child(spec, "resources");
+    }
+    if let Some(status) = child(claim, "status") {
+        fill_text(status, "phase", "Pending");
+    }
+}
+
+/// A source named in one of the two fields is shown in both, unless it is in another namespace.
+fn mirror_data_source(claim: &mut Value) {
+    let Some(spec) = claim.get_mut("spec") else { return };
+    let (source, reference) = (at(spec, &["dataSource"]).clone(), at(spec, &["dataSourceRef"]).clone());
+    if source.is_null() && !reference.is_null() && text(&reference, &["namespace"]).is_empty() {
+        set(spec, "dataSource", reference);
+    } else if reference.is_null() && !source.is_null() {
+        set(spec, "dataSourceRef", source);
+    }
+}
+
+pub(crate) fn validate_claim_spec(spec: &Value, field: &str, report: &mut Report) {
+    if items(spec, &["accessModes"]).is_empty() {
+        report.required(format!("{field}.accessModes"), "at least 1 access mode is required");
+    }
+    report.selector(at(spec, &["selector"]), &format!("{field}.selector"));
+    access_modes(spec, field, report);
+    match at(spec, &["resources", "requests", "storage"]).as_str() {
+        None => report.required(format!("{field}.resources[storage]"), ""),
+        Some(amount) => positive(amount, &format!("{field}.resources[storage]"), report),
+    }
+    let class = text(spec, &["storageClassName"]);
+    if !class.is_empty() {
+        report.wrong(&format!("{field}.storageClassName"), class, names::subdomain(class));
+    }
+    volume_mode(spec, field, report);
+    for key in ["dataSource", "dataSourceRef"] {
+        if has(spec, &[key]) {
+            for part in ["name", "kind"] {
+                if text(spec, &[key, part]).is_empty() {
+                    report.required(format!("{field}.{key}.{part}"), "");
+                }
+            }
+        }
+    }
+}
+
+fn claim_update(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut report = Report::default();
+    let (mut now, mut before) = (at(new, &["spec"]).clone(), at(old, &["spec"]).clone());
+    if text(&before, &["volumeName"]).is_empty() {
+        keep(&mut before, &now, "volumeName");
+    }
+    if !has(&before, &["storageClassName"]) {
+        keep(&mut now, &before, "storageClassName");
+    }
+    let size = ["resources", "requests", "storage"];
+    let (asked, had) = (at(&now, &size).clone(), at(&before, &size).clone());
+    if text(new, &["status", "phase"]) == "Bound" {
+        keep(&mut now, &before, "volumeAttributesClassName");
+        if let Some(requests) = now.get_mut("resources").and_then(|resources| resources.get_mut("requests")) {
+            set(requests, "storage", had.clone());
+        }
+    }
+    if !same(&now, &before) {
+        let why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        report.forbidden("spec", format!("{why}\n- {before}\n+ {now}"));
+    }
+    let quantity = |value: &Value| Quantity::parse(value.as_str().unwrap_or_default()).unwrap_or_default();
+    if quantity(&asked) < quantity(&had)
+        && quantity(&asked) <= quantity(at(old, &["status", "capacity", "storage"]))
+    {
+        report.forbidden("spec.resources.requests.storage", "field can not be less than status.capacity");
+    }
+    report.immutable(new, old, &["spec", "volumeMode"], "volumeMode");
+    report.errors
+}
+
+pub(crate) struct StorageClasses;
+
+impl Kind for StorageClasses {
+    fn default(&self, class: &mut Value) {
+        fill(class, "reclaimPolicy", "Delete");
+        fill(class, "volumeBindingMode", "Immediate");
+    }
+
+    fn validate(&self, class: &Value) -> Vec<FieldError> {
+        let mut report = Report::default();
+        let provisioner = text(class, &["provisioner"]);
+        if provisioner.is_empty() {
+            report.required("provisioner", "");
+        } else {
+            let lower = provisioner.to_lowercase();
+            report.wrong("provisioner", &lower, names::qualified_name(&lower));
+        }
+        let policy = text(class, &["reclaimPolicy"]);
+        if !matches!(policy, "" | "Delete" | "Retain") {
+            report.unsupported("reclaimPolicy", policy, &["Delete", "Retain"]);
+        }
+        let mode = text(class, &["volumeBindingMode"]);
+        let modes = ["Immediate", "WaitForFirstConsumer"];
+        if !modes.contains(&mode) {
+            report.unsupported("volumeBindingMode", mode, &modes);
+        }
+        report.errors
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut report = Report::default();
+        for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+            report.immutable(new, old, &[field], field);
+        }
+        report.errors
+    }
+
+    fn has_status(&self) -> bool {
+        false
+    }
+
+    fn has_generation(&self) -> bool {
+        false
+    }
+}
+
+pub(crate) struct VolumeAttachments;
+
+impl Kind for VolumeAttachments {
+    fn default(&self, attachment: &mut Value) {
+        if let Some(spec) = child(attachment, "spec") {
+            child(spec, "source");
+        }
+    }
+
+    fn prepare_create(&self, attachment: &mut Value, _context: &Context<'_>) -> Result<(), ApiError> {
+        set(attachment, "status", json!({ "attached": false }));
+        Ok(())
+    }
+
+    fn validate(&self, attachment: &Value) -> Vec<FieldError> {
+        let mut report = Report::default();
+        let spec = at(attachment, &["spec"]);
+        csi_driver_name(text(spec, &["attacher"]), "spec.attacher", &mut report);
+        let source = at(spec, &["source"]);
+        let one = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+        match (has(source, &["inlineVolumeSpec"]), at(source, &["persistentVolumeName"]).as_str()) {
+            (false, None) => report.required("spec.source", one),
+            (true, Some(_)) => report.forbidden("spec.source", one),
+            (false, Some("")) => {
+                let why = "must specify non empty persistentVolumeName";
+                report.required("spec.source.persistentVolumeName", why);
+            }
+            _ => {}
+        }
+        let node = text(spec, &["nodeName"]);
+        report.wrong("spec.nodeName", node, names::subdomain(node));
+        if let Some(volume) = at(source, &["persistentVolumeName"]).as_str() {
+            report.wrong("spec.source.persistentVolumeName", volume, names::subdomain(volume));
+        }
+        report.errors
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut report = Report::default();
+        if !same(at(new, &["spec"]), at(old, &["spec"])) {
+            let spec = at(new, &["spec"]);
+            let source = at(spec, &["source"]);
+            // In the words of a real server's inner form.
+            let shown = json!({
+                "Attacher": at(spec, &["attacher"]),
+                "Source": {
+                    "PersistentVolumeName": at(source, &["persistentVolumeName"]),
+                    "InlineVolumeSpec": at(source, &["inlineVolumeSpec"]),
+                },
+                "NodeName": at(spec, &["nodeName"]),
+            });
+            report.invalid("spec", shown, "field is immutable");
+        }
+        report.errors
+    }
+
+    fn has_generation(&self) -> bool {
+        false
+    }
+}
+
+pub(crate) struct CsiNodes;
+
+impl Kind for CsiNodes {
+    fn default(&self, node: &mut Value) {
+        if let Some(spec) = child(node, "spec") {
+            fill(spec, "drivers", Value::Null);
+            for driver in super::json::items_mut(spec, "drivers") {
+                fill(driver, "topologyKeys", Value::Null);
+            }
+        }
+    }
+
+    fn validate(&self, node: &Value) -> Vec<FieldError> {
+        let mut report = Report::default();
+        let mut seen = BTreeSet::new();
+        for (index, driver) in items(node, &["spec", "drivers"]).iter().enumerate() {
+            let field = format!("spec.drivers[{index}]");
+            let name = text(driver, &["name"]);
+            csi_driver_name(name, &format!("{field}.name"), &mut report);
+            if text(driver, &["nodeID"]).is_empty() {
+                report.required(format!("{field}.nodeID"), "");
+            }
+            if let Some(count) = number(driver, &["allocatable", "count"])
+                && count < 0
+            {
+                let why = "must be greater than or equal to 0";
+                report.invalid(format!("{field}.allocatable.count"), count, why);
+            }
+            if !seen.insert(name) {
+                report.duplicate(format!("{field}.name"), name);
+            }
+            for (place, key) in items(driver, &["topologyKeys"]).iter().filter_map(Value::as_str).enumerate()
+            {
+                report.wrong(&format!("{field}.topologyKeys[{place}]"), key, names::qualified_name(key));
+            }
+        }
+        report.errors
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut report = Report::default();
+        let fixed = |driver: &Value| {
+            let mut driver = driver.clone();
+            super::json::remove(&mut driver, "allocatable");
+            driver
+        };
+        for before in items(old, &["spec", "drivers"]) {
+            for now in items(new, &["spec", "drivers"]) {
+                if text(now, &["name"]) == text(before, &["name"]) && !same(&fixed(now), &fixed(before)) {
+                    let shown = json!({
+                        "Name": at(now, &["name"]), "NodeID": at(now, &["nodeID"]),
+                        "TopologyKeys": at(now, &["topologyKeys"]), "Allocatable": null,
+                    });
+                    report.invalid("spec.drivers", shown, "field is immutable");
+                }
+            }
+        }
+        report.errors
+    }
+
+    fn has_status(&self) -> bool {
+        false
+    }
+
+    fn has_generation(&self) -> bool {
+        false
+    }
+}
+
+pub(crate) struct CsiDrivers;
+
+impl Kind for CsiDrivers {
+    fn default(&self, driver: &mut Value) {
+        let Some(spec) = child(driver, "spec") else { return };
+        fill(spec, "attachRequired", true);
+        for flag in ["podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"] {
+            fill(spec, flag, false);
+        }
+        fill(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
+        if empty(at(spec, &["volumeLifecycleModes"])) {
+            set(spec, "volumeLifecycleModes", json!(["Persistent"]));
+        }
+    }
+
+    fn validate(&self, driver: &Value) -> Vec<FieldError> {
+        let mut report = Report::default();
+        csi_driver_name(text(driver, &["metadata", "name"]), "metadata.name", &mut report);
+        let policies = ["File", "None", "ReadWriteOnceWithFSType"];
+        let policy = text(driver, &["spec", "fsGroupPolicy"]);
+        if !policies.contains(&policy) {
+            report.unsupported("spec.fsGroupPolicy", policy, &policies);
+        }
+        report.errors
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut report = Report::default();
+        for (path, field) in [
+            (["spec", "attachRequired"], "spec.attachedRequired"),
+            (["spec", "fsGroupPolicy"], "spec.fsGroupPolicy"),
+            (["spec", "volumeLifecycleModes"], "spec.volumeLifecycleModes"),
+        ] {
+            report.immutable(new, old, &path, field);
+        }
+        report.errors
+    }
+
+    fn has_status(&self) -> bool {
+        false
+    }
+}
+
+/// The name by which a storage driver registers.
+pub(crate) fn csi_driver_name(name: &str, field: &str, report: &mut Report) {
+    if name.is_empty() {
+        report.required(field, "");
+        return;
+    }
+    if name.len() > 63 {
+        report.too_long(field, 63);
+    }
+    report.wrong(field, name, names::subdomain(&name.to_lowercase()));
+}
