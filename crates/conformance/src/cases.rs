@@ -9,28 +9,34 @@ macro_rules! area {
     };
 }
 
+mod bodies;
 mod create;
 mod delete;
+mod discovery;
+mod dry_run;
 mod fixtures;
 mod history;
 mod patch;
 mod read;
 mod selectors;
+mod tables;
 mod update;
 mod watch;
 
 pub(crate) fn all() -> Vec<crate::Case> {
-    [
-        create::cases(),
-        read::cases(),
-        update::cases(),
-        patch::cases(),
-        delete::cases(),
-        selectors::cases(),
-        watch::cases(),
-        history::cases(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    let areas = [
+        create::cases,
+        read::cases,
+        update::cases,
+        patch::cases,
+        delete::cases,
+        selectors::cases,
+        watch::cases,
+        tables::cases,
+        dry_run::cases,
+        discovery::cases,
+        bodies::cases,
+        history::cases,
+    ];
+    areas.into_iter().flat_map(|cases| cases()).collect()
 }

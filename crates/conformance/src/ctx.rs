@@ -195,6 +195,11 @@ impl Request<'_> {
         self
     }
 
+    pub fn without(mut self, name: &str) -> Self {
+        self.headers.retain(|(known, _)| known != name);
+        self
+    }
+
     pub fn json(self, body: &Value) -> Self {
         self.body("application/json", body.to_string())
     }
