@@ -119,7 +119,8 @@ fn shown(value: &Value) -> String {
             Some(float) if number.is_f64() => plain_float(float),
             _ => number.to_string(),
         },
-        other => other.to_string(),
+        // Go's encoder writes these so that the text can stand in HTML.
+        other => other.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026"),
     }
 }
 

@@ -8,6 +8,7 @@ mod cel_value;
 mod check;
 mod columns;
 mod defaults;
+mod definition;
 mod embedded;
 mod field_path;
 mod formats;
@@ -19,10 +20,14 @@ mod path;
 mod rules;
 mod scale;
 mod schema;
+mod schema_rules;
 mod shape;
 mod status;
+mod structural;
+mod typing;
 
 pub use defaults::default_crd;
+pub use definition::validate_crd;
 pub use scale::ScalePaths;
 pub use status::{is_established, status};
 

@@ -29,6 +29,8 @@ const MOST_STEPS: u64 = 2_000_000;
 
 #[derive(Debug)]
 pub(super) struct Rule {
+    /// Its place in the list of rules.
+    pub(super) at: usize,
     source: String,
     message: String,
     message_expression: Option<Expression>,
@@ -55,12 +57,12 @@ impl Rule {
             .enumerate()
             .filter_map(|(at, rule)| {
                 let place = format!("{place}.x-kubernetes-validations[{at}]");
-                Self::compile(rule, schema, &place, flaws)
+                Self::compile(rule, at, schema, &place, flaws)
             })
             .collect()
     }
 
-    fn compile(json: &Value, schema: &Schema, place: &str, flaws: &mut Vec<Flaw>) -> Option<Self> {
+    fn compile(json: &Value, at: usize, schema: &Schema, place: &str, flaws: &mut Vec<Flaw>) -> Option<Self> {
         let text = |name: &str| json.get(name).and_then(Value::as_str).unwrap_or_default();
         let source = text("rule").trim();
         if source.is_empty() {
@@ -70,7 +72,12 @@ impl Rule {
             Ok(expression) => Some(expression),
             Err(error) => {
                 let detail = format!("{prefix}compilation failed: {error}");
-                flaws.push(Flaw { place: format!("{place}.{field}"), value: json.clone(), detail });
+                flaws.push(Flaw {
+                    place: format!("{place}.{field}"),
+                    value: json.clone(),
+                    detail,
+                    of_rule: true,
+                });
                 None
             }
         };
@@ -80,6 +87,7 @@ impl Rule {
             source => parsed("messageExpression", "messageExpression ", source),
         };
         Some(Self {
+            at,
             source: source.to_owned(),
             message: text("message").trim().to_owned(),
             message_expression,
@@ -94,6 +102,14 @@ impl Rule {
 
     pub(super) fn uses_old_self(&self) -> bool {
         self.uses_old_self
+    }
+
+    pub(super) fn source(&self) -> &str {
+        &self.source
+    }
+
+    pub(super) fn old_self_is_optional(&self) -> bool {
+        self.optional_old_self
     }
 
     pub(super) fn expression(&self) -> &Expression {

@@ -134,6 +134,8 @@ pub(super) struct Flaw {
     pub(super) place: String,
     pub(super) value: Value,
     pub(super) detail: String,
+    /// Whether it is about a rule and not about a pattern.
+    pub(super) of_rule: bool,
 }
 
 impl Schema {
@@ -204,6 +206,7 @@ impl Schema {
                 place: format!("{place}.pattern"),
                 value: source.into(),
                 detail: format!("must be a valid regular expression, but isn't: {}", one_line(&error)),
+                of_rule: false,
             }),
         }
     }
