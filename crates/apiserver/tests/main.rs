@@ -2,7 +2,11 @@
 
 #[path = "main/basics.rs"]
 mod basics;
+#[path = "main/conformance.rs"]
+mod conformance;
 #[path = "main/kit.rs"]
 mod kit;
+#[path = "main/open.rs"]
+mod open;
 #[path = "main/watches.rs"]
 mod watches;
