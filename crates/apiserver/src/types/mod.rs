@@ -2,11 +2,13 @@
 //! Go would, strategic merge patch, field ownership, and OpenAPI documents. Everything is driven by one table.
 
 mod decode;
+mod protobuf;
 pub mod quantity;
 mod strategic;
 mod table;
 mod time;
 
 pub use decode::{Decoded, decode, fill_zero_values, strict_error};
+pub use protobuf::{PREFIX as PROTOBUF_PREFIX, from_protobuf};
 pub use strategic::strategic_merge;
 pub use table::{TypeRef, kind, object_meta};

@@ -340,7 +340,6 @@ fn in_order(
         let other_first = match (others.peek(), named.peek()) {
             (None, None) => return Ok(sorted),
             (Some(_), None) => true,
-            (None, Some(_)) => false,
             (Some((_, Some(left), _)), Some((_, Some(right), _))) => left < right,
             _ => false,
         };

@@ -349,9 +349,14 @@ impl Field {
         self.omit_empty
             && !self.is_pointer
             && match (&self.ty.shape, value) {
-                (TypeShape::String | TypeShape::Bytes, Value::String(text)) => text.is_empty(),
+                // A Go struct like IntOrString is never omitted, but its zero value means that it was not set.
+                (TypeShape::String | TypeShape::Bytes | TypeShape::IntOrString, Value::String(text)) => {
+                    text.is_empty()
+                }
                 (TypeShape::Bool, Value::Bool(flag)) => !flag,
-                (TypeShape::Int32 | TypeShape::Int64, Value::Number(number)) => number.as_i64() == Some(0),
+                (TypeShape::Int32 | TypeShape::Int64 | TypeShape::IntOrString, Value::Number(number)) => {
+                    number.as_i64() == Some(0)
+                }
                 (TypeShape::Float64, Value::Number(number)) => number.as_f64() == Some(0.0),
                 (TypeShape::List(_), Value::Array(items)) => items.is_empty(),
                 (TypeShape::Map(_), Value::Object(entries)) => entries.is_empty(),
