@@ -1,1 +1,5 @@
+//! The front door for Gardener: `machine.sapcloud.io/v1alpha1` Machines become servers and nodes.
 #![forbid(unsafe_code)]
+
+pub mod api;
+pub mod life;

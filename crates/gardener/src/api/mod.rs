@@ -1,0 +1,69 @@
+//! `machine.sapcloud.io/v1alpha1`: the objects Gardener asks with. Field names are law.
+
+mod class;
+mod machine;
+pub mod names;
+
+pub use class::{MachineClass, MachineClassFields, NodeTemplate};
+pub use machine::{
+    ClassSpec, CurrentStatus, LastOperation, Machine, MachineConfiguration, MachineSpec, MachineStatus,
+    NodeTemplateSpec, OperationState, OperationType, Phase,
+};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+/// The CRDs of this group that Hostler brings itself, for clusters where Gardener has not installed them.
+pub fn crds() -> Vec<CustomResourceDefinition> {
+    vec![Machine::crd(), MachineClass::crd()]
+}
+
+/// An object whose fields are kept whatever they are.
+fn open_object(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+}
+
+/// A whole number with the format an API server knows.
+fn date_time(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "date-time"})
+}
+
+fn nullable_date_time(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "date-time", "nullable": true})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_crds_carry_the_names_gardener_uses() {
+        let crds = crds();
+        let names: Vec<_> = crds
+            .iter()
+            .map(|crd| {
+                let names = &crd.spec.names;
+                (
+                    names.kind.as_str(),
+                    names.plural.as_str(),
+                    names.short_names.clone().unwrap_or_default().join(","),
+                )
+            })
+            .collect();
+        assert_eq!(
+            names,
+            [("Machine", "machines", "mc".to_owned()), ("MachineClass", "machineclasses", "mcc".to_owned())]
+        );
+        assert!(crds[0].spec.versions[0].subresources.as_ref().is_some_and(|sub| sub.status.is_some()));
+        assert!(crds[1].spec.versions[0].subresources.is_none());
+    }
+
+    #[test]
+    fn a_class_keeps_its_fields_at_the_top_and_its_provider_spec_open() {
+        let crd = serde_json::to_value(&crds()[1]).unwrap();
+        let properties = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+        assert!(properties.get("spec").is_none());
+        assert_eq!(properties["providerSpec"]["x-kubernetes-preserve-unknown-fields"], true);
+    }
+}

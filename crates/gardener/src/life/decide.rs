@@ -1,0 +1,384 @@
+use super::{Cursor, NodeView, Observed, StatusChange, Step, Tried, text};
+use crate::api::{OperationState, OperationType, Phase};
+use hostler_driver::{
+    Code, Failure, Finding, Machine as Server, Operation, Periods, ProviderId, State, gone_twice, retry,
+};
+use std::time::Duration;
+
+/// How often a machine that is waited for is looked at when nothing wakes it earlier.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// How soon a pod that a budget holds back is asked again.
+const EVICT_AGAIN: Duration = Duration::from_secs(5);
+
+/// The next step of this machine's life.
+pub fn decide(seen: &Observed) -> Step {
+    match (seen.deleting, seen.has_finalizer) {
+        (true, false) => Step::Done,
+        (true, true) => deletion(seen),
+        (false, false) => Step::AddFinalizer,
+        (false, true) => creation(seen),
+    }
+}
+
+fn creation(seen: &Observed) -> Step {
+    if let Err(failure) = &seen.ready_to_act {
+        return creation_failed(seen, Operation::FindForCreate, failure);
+    }
+    if let Some((tried, failure)) = &seen.failure {
+        let operation = match tried {
+            Tried::Create => Operation::Create,
+            Tried::Settle => Operation::Settle,
+            Tried::Look | Tried::Delete => Operation::FindForCreate,
+        };
+        return creation_failed(seen, operation, failure);
+    }
+    match &seen.provider_id {
+        Some(Err(why)) => {
+            let failure = Failure::new(Code::InvalidArgument, format!("spec.providerID: {why}"));
+            creation_failed(seen, Operation::FindForCreate, &failure)
+        }
+        Some(Ok(_)) if !seen.has_node_label => adopt_written(seen),
+        Some(Ok(id)) => match seen.phase {
+            Phase::Empty | Phase::CrashLoopBackOff => start_up(seen, id),
+            _ => health(seen),
+        },
+        None => first_server(seen),
+    }
+}
+
+/// The id is there but the label that names the node is not: the same write, once more.
+fn adopt_written(seen: &Observed) -> Step {
+    match &seen.provider_id {
+        Some(Ok(id)) => Step::Adopt(id.clone()),
+        _ => Step::Done,
+    }
+}
+
+/// No id is written down: there may be no server, or one whose id we never learnt.
+fn first_server(seen: &Observed) -> Step {
+    if let Some(created) = &seen.sightings.created {
+        return Step::Adopt(created.provider_id.clone());
+    }
+    let Some(mark) = &seen.attempt else { return Step::MarkAttempt };
+    let Some(listed) = &seen.sightings.listed else { return Step::List };
+    if let Some(server) = preferred(listed) {
+        return Step::Adopt(server.provider_id.clone());
+    }
+    let age = seen.now.duration_since(mark.at);
+    if seen.attempt_unsent {
+        // The look must come after the mark, or another writer's server could slip in between.
+        let looked_after_mark = listed.evidence.began_at >= mark.at;
+        return if age > super::SEND_WITHIN {
+            Step::MarkAttempt
+        } else if looked_after_mark {
+            Step::Create
+        } else {
+            Step::List
+        };
+    }
+    if mark.ruled_out_by(&listed.evidence, seen.list_lag) {
+        return Step::MarkAttempt;
+    }
+    let horizon = super::AttemptMark::horizon(seen.list_lag);
+    let again = horizon.saturating_sub(age.unsigned_abs()).max(Duration::from_secs(1));
+    Step::Wait {
+        reason: "OutcomeUnknown",
+        message: format!(
+            "the create call of {} had no clear outcome; no second one is sent until the cloud's lists show what became of it",
+            mark.at
+        ),
+        again,
+    }
+}
+
+/// The server to keep when several carry the identity: the oldest that runs, else the oldest.
+fn preferred(finding: &Finding) -> Option<&Server> {
+    let present = finding.found.machines().iter().filter(|server| is_there(server));
+    present
+        .min_by_key(|server| (server.state != State::Running, server.created_at, server.provider_id.clone()))
+}
+
+fn is_there(server: &Server) -> bool {
+    !matches!(server.state, State::Deleting | State::Deleted)
+}
+
+/// The server has an id; it is brought to the point where its node can join.
+fn start_up(seen: &Observed, id: &ProviderId) -> Step {
+    let Some(asked) = &seen.sightings.asked else { return Step::Ask(id.clone()) };
+    let Some(server) = asked.found.machines().first() else {
+        let failure = Failure::new(Code::NotFound, format!("the server {id} is not there any more"));
+        return creation_failed(seen, Operation::Create, &failure);
+    };
+    match &server.state {
+        State::Failed { message } => {
+            let failure = Failure::new(Code::Internal, format!("the server {id} failed: {message}"));
+            creation_failed(seen, Operation::Create, &failure)
+        }
+        State::Running if !seen.sightings.settled => Step::Settle(Box::new(server.clone())),
+        _ => Step::WriteStatus(StatusChange {
+            phase: Some(Phase::Pending),
+            timeout_active: true,
+            description: "Creating machine on cloud provider".to_owned(),
+            error_code: None,
+            state: OperationState::Processing,
+            operation: OperationType::Create,
+        }),
+    }
+}
+
+fn creation_failed(seen: &Observed, operation: Operation, failure: &Failure) -> Step {
+    let overdue = seen.now.duration_since(seen.created_at) > seen.creation_timeout;
+    // A machine that has been up is not called a failed creation because the cloud does not answer.
+    let phase = match seen.phase {
+        Phase::Empty | Phase::CrashLoopBackOff | Phase::Failed if overdue => Phase::Failed,
+        Phase::Empty | Phase::CrashLoopBackOff => Phase::CrashLoopBackOff,
+        other => other,
+    };
+    let change = StatusChange {
+        phase: Some(phase),
+        timeout_active: false,
+        description: format!("Cloud provider message - {}", failure.to_machine_error()),
+        error_code: Some(failure.code),
+        state: OperationState::Failed,
+        operation: OperationType::Create,
+    };
+    written_or(seen, change, wait_after(operation, failure))
+}
+
+fn wait_after(operation: Operation, failure: &Failure) -> Step {
+    let period = Periods::default().of(retry::retry(operation, failure.code));
+    Step::Wait {
+        reason: "CloudFailure",
+        message: failure.message.clone(),
+        again: period.unwrap_or(Duration::from_secs(5)),
+    }
+}
+
+/// Writes the status unless it is written already; then goes on with `next`.
+fn written_or(seen: &Observed, change: StatusChange, next: Step) -> Step {
+    let same_phase = change.phase.is_none_or(|phase| phase == seen.phase);
+    if same_phase && change.description == seen.description { next } else { Step::WriteStatus(change) }
+}
+
+/// The server was started; now its node decides.
+fn health(seen: &Observed) -> Step {
+    let healthy = seen.node.as_ref().is_some_and(|node| node.ready);
+    let held_back = seen.node.as_ref().is_some_and(|node| node.critical_components_missing);
+    let name = &seen.name;
+    let change = |phase, operation, state, description| {
+        Step::WriteStatus(StatusChange {
+            phase: Some(phase),
+            timeout_active: false,
+            description,
+            error_code: None,
+            state,
+            operation,
+        })
+    };
+    match seen.phase {
+        Phase::Pending if healthy && !held_back => change(
+            Phase::Running,
+            OperationType::Create,
+            OperationState::Successful,
+            format!("Machine {name} successfully joined the cluster"),
+        ),
+        Phase::Unknown | Phase::Failed if healthy => change(
+            Phase::Running,
+            OperationType::HealthCheck,
+            OperationState::Successful,
+            format!("Machine {name} successfully re-joined the cluster"),
+        ),
+        Phase::Pending => {
+            let age = seen.now.duration_since(seen.created_at);
+            if age > seen.creation_timeout {
+                let minutes = seen.creation_timeout.as_mins();
+                return change(
+                    Phase::Failed,
+                    OperationType::Create,
+                    OperationState::Failed,
+                    format!("Machine {name} failed to join the cluster in {minutes} minutes."),
+                );
+            }
+            let left = (seen.creation_timeout - age).unsigned_abs().max(Duration::from_secs(1));
+            let (reason, message) = if healthy {
+                (
+                    "CriticalComponentsNotReady",
+                    "the node is Ready, its critical components are not".to_owned(),
+                )
+            } else {
+                ("NodeNotReady", format!("waiting for node {name} to join and become Ready"))
+            };
+            Step::Wait { reason, message, again: left.min(LOOK_AGAIN) }
+        }
+        Phase::Running if !healthy => {
+            let what = match &seen.node {
+                None => format!(
+                    "Node object went missing. Machine {name} is unhealthy - changing MachinePhase to Unknown"
+                ),
+                Some(_) => format!(
+                    "Machine {name} is unhealthy - changing MachinePhase to Unknown. Node conditions: Ready is not True"
+                ),
+            };
+            change(Phase::Unknown, OperationType::HealthCheck, OperationState::Processing, what)
+        }
+        _ => Step::Done,
+    }
+}
+
+fn deleting_with(description: String, state: OperationState) -> StatusChange {
+    StatusChange {
+        phase: None,
+        timeout_active: false,
+        description,
+        error_code: None,
+        state,
+        operation: OperationType::Delete,
+    }
+}
+
+fn deletion(seen: &Observed) -> Step {
+    let begin = || {
+        Step::WriteStatus(StatusChange {
+            phase: Some(Phase::Terminating),
+            ..deleting_with(text::GET_VM_STATUS.to_owned(), OperationState::Processing)
+        })
+    };
+    let next =
+        |description: String| Step::WriteStatus(deleting_with(description, OperationState::Processing));
+    if seen.phase != Phase::Terminating {
+        return begin();
+    }
+    match Cursor::read(&seen.description) {
+        Cursor::Start => begin(),
+        Cursor::GetVmStatus => next(text::DRAIN.to_owned()),
+        Cursor::Drain => match &seen.node {
+            None => next(format!(
+                "Skipping drain as nodeName is not a valid one for machine. {}",
+                text::DELETE_VM
+            )),
+            Some(node) => drain(seen, node),
+        },
+        Cursor::DeleteAttachments => next(format!(
+            "No Live VolumeAttachments for node: {}. Moving to VM Deletion. {}",
+            seen.node.as_ref().map_or(seen.name.as_str(), |node| node.name.as_str()),
+            text::DELETE_VM
+        )),
+        Cursor::DeleteVm => delete_servers(seen),
+        Cursor::DeleteNode => match &seen.node {
+            Some(_) => Step::DeleteNode,
+            None => next(format!(
+                "No node object found for {:?}, continuing deletion flow. {}",
+                seen.name,
+                text::REMOVE_FINALIZER
+            )),
+        },
+        Cursor::RemoveFinalizer => Step::RemoveFinalizer,
+    }
+}
+
+fn drain(seen: &Observed, node: &NodeView) -> Step {
+    if !node.cordoned {
+        return Step::Cordon;
+    }
+    if let Some(pod) = node.pods.iter().find(|pod| !pod.leaving && !pod.held_back) {
+        return Step::Evict { namespace: pod.namespace.clone(), name: pod.name.clone() };
+    }
+    if node.pods.is_empty() {
+        return Step::WriteStatus(deleting_with(
+            format!("Drain successful. {}", text::DELETE_VM),
+            OperationState::Processing,
+        ));
+    }
+    let held: Vec<String> = node
+        .pods
+        .iter()
+        .filter(|pod| pod.held_back)
+        .map(|pod| format!("{}/{}", pod.namespace, pod.name))
+        .collect();
+    let (reason, message) = if held.is_empty() {
+        (
+            "PodsLeaving",
+            format!("{} pods are leaving node {} of machine {}", node.pods.len(), node.name, seen.name),
+        )
+    } else {
+        ("DisruptionBudget", format!("a PodDisruptionBudget holds back {}", held.join(", ")))
+    };
+    Step::Wait { reason, message, again: EVICT_AGAIN }
+}
+
+/// Every server that carries the identity goes, and the cloud has to say twice that none is left.
+fn delete_servers(seen: &Observed) -> Step {
+    if let Err(failure) = &seen.ready_to_act {
+        return deletion_failed(seen, Operation::FindForDelete, failure);
+    }
+    if let Some((tried, failure)) = &seen.failure {
+        let operation = if *tried == Tried::Delete { Operation::Delete } else { Operation::FindForDelete };
+        return deletion_failed(seen, operation, failure);
+    }
+    let id = match &seen.provider_id {
+        None => None,
+        Some(Ok(id)) => Some(id),
+        Some(Err(why)) => {
+            let failure = Failure::new(Code::InvalidArgument, format!("spec.providerID: {why}"));
+            return deletion_failed(seen, Operation::Delete, &failure);
+        }
+    };
+    if let Some(id) = id {
+        let Some(asked) = &seen.sightings.asked else { return Step::Ask(id.clone()) };
+        if let Some(step) = asked.found.machines().iter().find_map(remove) {
+            return step;
+        }
+    }
+    let Some(listed) = &seen.sightings.listed else { return Step::List };
+    if let Some(step) = listed.found.machines().iter().find_map(remove) {
+        return step;
+    }
+    if let (Some(_), Some(asked)) = (id, &seen.sightings.asked)
+        && !gone_twice(asked, listed)
+    {
+        return Step::List;
+    }
+    if let Some(mark) = &seen.attempt
+        && !seen.attempt_unsent
+        && !mark.ruled_out_by(&listed.evidence, seen.list_lag)
+    {
+        let waited = seen.now.duration_since(mark.at).unsigned_abs();
+        let again =
+            super::AttemptMark::horizon(seen.list_lag).saturating_sub(waited).max(Duration::from_secs(1));
+        return Step::Wait {
+            reason: "OutcomeUnknown",
+            message: "a create call had no clear outcome; the Machine stays until the cloud's lists show what became of it".to_owned(),
+            again,
+        };
+    }
+    Step::WriteStatus(deleting_with(
+        format!("VM deletion was successful. {}", text::DELETE_NODE),
+        OperationState::Processing,
+    ))
+}
+
+/// What to do with a server that has to go; nothing once it is gone.
+fn remove(server: &Server) -> Option<Step> {
+    match server.state {
+        State::Deleted => None,
+        State::Deleting => Some(Step::Wait {
+            reason: "ServerDeleting",
+            message: format!("waiting for the cloud to delete {}", server.provider_id),
+            again: LOOK_AGAIN,
+        }),
+        _ => Some(Step::DeleteServer(server.provider_id.clone())),
+    }
+}
+
+fn deletion_failed(seen: &Observed, operation: Operation, failure: &Failure) -> Step {
+    let wait = wait_after(operation, failure);
+    let error = failure.to_machine_error();
+    let description = match retry::retry(operation, failure.code) {
+        retry::Retry::Short => format!(
+            "VM deletion failed due to - {error}. However, will re-try in the next resync. {}",
+            text::DELETE_VM
+        ),
+        _ => format!("VM deletion failed due to - {error}. Aborting operation. {}", text::DELETE_VM),
+    };
+    written_or(seen, deleting_with(description, OperationState::Failed), wait)
+}

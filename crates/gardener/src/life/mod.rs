@@ -1,0 +1,170 @@
+//! A machine's life as Gardener asks for it, decided one step at a time.
+//!
+//! [`decide`] is pure: from what was seen it names one [`Step`] with at most one effect outside. Whoever
+//! carries the step out comes back with what it saw then. Nothing is remembered between two runs but what is
+//! written on the Machine and in the cloud, so a crash at any instruction loses nothing.
+
+mod cursor;
+mod decide;
+#[cfg(test)]
+mod walk;
+
+pub use cursor::{Cursor, text};
+pub use decide::decide;
+
+use crate::api::{OperationState, OperationType, Phase};
+use hostler_driver::{Attempt, Code, Evidence, Failure, Finding, Machine as Server, ProviderId};
+use jiff::{SignedDuration, Timestamp};
+use std::time::Duration;
+
+/// How long after an attempt was marked its create call may be sent. A run that was held up longer than
+/// this marks a new one.
+pub const SEND_WITHIN: SignedDuration = SignedDuration::from_secs(10);
+/// How long the cloud may take to act on a create call after it was sent; calls are cut off before.
+pub const CALL_LIMIT: SignedDuration = SignedDuration::from_secs(50);
+
+/// The mark of a create call, written on the Machine before the call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptMark {
+    pub attempt: Attempt,
+    pub at: Timestamp,
+}
+
+impl AttemptMark {
+    /// The annotation's value.
+    pub fn render(&self) -> String {
+        format!("{}@{}", self.attempt.0, self.at)
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        let (mark, at) = text.split_once('@')?;
+        let at = at.parse().ok()?;
+        (!mark.is_empty()).then(|| Self { attempt: Attempt(mark.to_owned()), at })
+    }
+
+    /// How long after the mark a list must begin to show what became of the call.
+    pub fn horizon(list_lag: Duration) -> Duration {
+        let waits = SEND_WITHIN.saturating_add(CALL_LIMIT).unsigned_abs();
+        waits.saturating_add(list_lag)
+    }
+
+    fn ruled_out_by(&self, evidence: &Evidence, list_lag: Duration) -> bool {
+        evidence.rules_out_attempt(self.at, Self::horizon(list_lag))
+    }
+}
+
+/// What is known of the node, if there is one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeView {
+    pub name: String,
+    pub ready: bool,
+    /// Gardener's own taint holds the machine back although the node is Ready.
+    pub critical_components_missing: bool,
+    pub cordoned: bool,
+    /// Pods that have to leave before the server may go, in the order in which they are asked to.
+    pub pods: Vec<PodView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodView {
+    pub namespace: String,
+    pub name: String,
+    pub leaving: bool,
+    /// This run asked it to leave and was refused by a budget.
+    pub held_back: bool,
+}
+
+/// What the cloud said in this run; nothing is carried over from an earlier one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sightings {
+    /// The answer about the server whose id is written down.
+    pub asked: Option<Finding>,
+    /// The answer about all servers that carry the identity.
+    pub listed: Option<Finding>,
+    /// What the create call of this run returned.
+    pub created: Option<Box<Server>>,
+    /// Nothing is left to be done to the running server.
+    pub settled: bool,
+}
+
+/// Everything one decision looks at.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    pub now: Timestamp,
+    pub name: String,
+    pub created_at: Timestamp,
+    pub creation_timeout: SignedDuration,
+    pub deleting: bool,
+    pub has_finalizer: bool,
+    pub phase: Phase,
+    pub operation: Option<OperationType>,
+    pub description: String,
+    /// What `spec.providerID` says; unreadable text is an error.
+    pub provider_id: Option<Result<ProviderId, String>>,
+    pub has_node_label: bool,
+    pub attempt: Option<AttemptMark>,
+    /// The mark was written by this very run, so its call has not been sent.
+    pub attempt_unsent: bool,
+    /// Class, Secret and driver are there.
+    pub ready_to_act: Result<(), Failure>,
+    pub sightings: Sightings,
+    /// The last thing that failed in this run, with what was tried.
+    pub failure: Option<(Tried, Failure)>,
+    pub node: Option<NodeView>,
+    pub list_lag: Duration,
+}
+
+/// What was tried when something failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tried {
+    Look,
+    Create,
+    Settle,
+    Delete,
+}
+
+/// A change of the Machine's status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusChange {
+    /// `None` leaves `currentStatus` as it is.
+    pub phase: Option<Phase>,
+    pub timeout_active: bool,
+    pub description: String,
+    pub error_code: Option<Code>,
+    pub state: OperationState,
+    pub operation: OperationType,
+}
+
+/// The one thing to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    AddFinalizer,
+    /// Ask the cloud for the server with this id.
+    Ask(ProviderId),
+    /// List the servers that carry the identity, in a list begun now.
+    List,
+    /// Write a fresh attempt mark on the Machine, its version as precondition.
+    MarkAttempt,
+    /// Send the create call of the mark.
+    Create,
+    /// Write the server's id and node name on the Machine and take the mark off.
+    Adopt(ProviderId),
+    Settle(Box<Server>),
+    WriteStatus(StatusChange),
+    Cordon,
+    Evict {
+        namespace: String,
+        name: String,
+    },
+    DeleteServer(ProviderId),
+    DeleteNode,
+    RemoveFinalizer,
+    /// Nothing can be done now; look again after this time, or when something changes.
+    Wait {
+        reason: &'static str,
+        message: String,
+        again: Duration,
+    },
+    /// Nothing is to be done until something changes.
+    Done,
+}
