@@ -13,6 +13,8 @@ pub mod crd;
 pub mod error;
 pub mod field;
 mod handlers;
+pub mod kinds;
+pub mod names;
 mod negotiate;
 mod object;
 mod query;
@@ -23,8 +25,6 @@ mod selector;
 mod server;
 mod store;
 mod table;
-pub mod kinds;
-pub mod names;
 pub mod tables;
 pub mod types;
 

@@ -1,7 +1,10 @@
 //! What is known about the fields of the built-in kinds, and what follows from it: reading JSON and protobuf as
 //! Go would, strategic merge patch, field ownership, and OpenAPI documents. Everything is driven by one table.
 
+mod compare;
 mod decode;
+mod field_set;
+pub mod managed_fields;
 mod protobuf;
 pub mod quantity;
 mod strategic;

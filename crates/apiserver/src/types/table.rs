@@ -348,6 +348,8 @@ impl Field {
         use serde_json::Value;
         self.omit_empty
             && !self.is_pointer
+            // Sending an empty list of these is an order, see `managed_fields`.
+            && self.json != "managedFields"
             && match (&self.ty.shape, value) {
                 // A Go struct like IntOrString is never omitted, but its zero value means that it was not set.
                 (TypeShape::String | TypeShape::Bytes | TypeShape::IntOrString, Value::String(text)) => {

@@ -1,0 +1,258 @@
+//! What changed between two objects, as sets of fields. Lists whose elements have keys are compared element by
+//! element; what is atomic is compared as a whole.
+
+use super::{
+    field_set::{self, FieldSet},
+    table::{self, Field, FieldType, ListKind, TypeRef, TypeShape},
+};
+use serde_json::{Map, Value};
+
+/// What is known about an object's fields.
+#[derive(Clone, Copy)]
+pub enum Shape<'a> {
+    Builtin(TypeRef),
+    /// The structural schema (`openAPIV3Schema`) of a custom kind.
+    Schema(&'a Value),
+    /// Objects are taken apart, lists are not.
+    Untyped,
+}
+
+#[derive(Default)]
+pub(super) struct Changes {
+    pub(super) added_or_modified: FieldSet,
+    pub(super) removed: FieldSet,
+}
+
+/// A shape somewhere inside an object.
+#[derive(Clone, Copy)]
+enum Inner<'a> {
+    Struct(TypeRef),
+    /// A field of a struct knows more than its type.
+    Field(&'static Field),
+    Type(&'static FieldType),
+    Schema(&'a Value),
+    Untyped,
+}
+
+/// How a value is compared.
+enum Form<'a> {
+    /// As a whole.
+    Leaf,
+    Map,
+    List(Keys<'a>),
+}
+
+enum Keys<'a> {
+    /// The elements themselves.
+    Values,
+    Named(&'a [&'static str]),
+    InSchema(&'a [Value]),
+}
+
+/// Compares everything but the top-level fields that are left out.
+pub(super) fn compare(old: &Value, new: &Value, shape: Shape<'_>, left_out: &[&str]) -> Changes {
+    let mut changes = Changes::default();
+    let root = match shape {
+        Shape::Builtin(ty) => Inner::Struct(ty),
+        Shape::Schema(schema) => Inner::Schema(schema),
+        Shape::Untyped => Inner::Untyped,
+    };
+    let empty = Map::new();
+    let old = old.as_object().unwrap_or(&empty);
+    let new = new.as_object().unwrap_or(&empty);
+    let is_compared = |name: &str| !matches!(name, "apiVersion" | "kind") && !left_out.contains(&name);
+    let inner = |name: &str| match (name, shape) {
+        // Custom kinds' schemas say nothing about metadata.
+        ("metadata", Shape::Schema(_) | Shape::Untyped) => {
+            table::object_meta().map_or(Inner::Untyped, Inner::Struct)
+        }
+        _ => root.field(name),
+    };
+    for (name, value) in new.iter().filter(|(name, _)| is_compared(name)) {
+        changes.value(format!("f:{name}"), old.get(name), Some(value), inner(name));
+    }
+    for (name, value) in old.iter().filter(|(name, _)| is_compared(name) && !new.contains_key(name.as_str()))
+    {
+        changes.value(format!("f:{name}"), Some(value), None, inner(name));
+    }
+    strip(&mut changes.added_or_modified);
+    strip(&mut changes.removed);
+    changes
+}
+
+/// Nobody owns what the server sets.
+fn strip(set: &mut FieldSet) {
+    let Some(Value::Object(metadata)) = set.get_mut("f:metadata") else { return };
+    for name in [
+        ".",
+        "f:name",
+        "f:namespace",
+        "f:creationTimestamp",
+        "f:deletionTimestamp",
+        "f:deletionGracePeriodSeconds",
+        "f:selfLink",
+        "f:uid",
+        "f:generation",
+        "f:managedFields",
+        "f:resourceVersion",
+    ] {
+        metadata.remove(name);
+    }
+    if metadata.is_empty() {
+        set.remove("f:metadata");
+    }
+}
+
+impl Changes {
+    fn value(&mut self, key: String, old: Option<&Value>, new: Option<&Value>, inner: Inner<'_>) {
+        if old == new {
+            return;
+        }
+        let mut below = Self::default();
+        let is_same_sort = match (old, new) {
+            (Some(Value::Object(_)), Some(new)) => new.is_object() || new.is_null(),
+            (Some(Value::Array(_)), Some(new)) => new.is_array() || new.is_null(),
+            _ => true,
+        };
+        match inner.form(new.filter(|value| !value.is_null()).or(old)) {
+            _ if !is_same_sort => {}
+            Form::Leaf => {}
+            Form::Map => below.map(old, new, inner),
+            Form::List(keys) => below.list(old, new, inner, &keys),
+        }
+        let is_leaf = below.added_or_modified.is_empty() && below.removed.is_empty();
+        match (old, new) {
+            (None, _) => field_set::insert(&mut self.added_or_modified, key, below.added_or_modified, true),
+            (_, None) => field_set::insert(&mut self.removed, key, below.removed, true),
+            _ if is_leaf => field_set::insert(&mut self.added_or_modified, key, FieldSet::new(), true),
+            _ => {
+                if !below.removed.is_empty() {
+                    field_set::insert(&mut self.removed, key.clone(), below.removed, false);
+                }
+                if !below.added_or_modified.is_empty() {
+                    field_set::insert(&mut self.added_or_modified, key, below.added_or_modified, false);
+                }
+            }
+        }
+    }
+
+    fn map(&mut self, old: Option<&Value>, new: Option<&Value>, inner: Inner<'_>) {
+        let (old, new) = (old.and_then(Value::as_object), new.and_then(Value::as_object));
+        for (name, value) in new.into_iter().flatten() {
+            let before = old.and_then(|old| old.get(name));
+            self.value(format!("f:{name}"), before, Some(value), inner.field(name));
+        }
+        for (name, value) in old.into_iter().flatten() {
+            if !new.is_some_and(|new| new.contains_key(name)) {
+                self.value(format!("f:{name}"), Some(value), None, inner.field(name));
+            }
+        }
+    }
+
+    fn list(&mut self, old: Option<&Value>, new: Option<&Value>, inner: Inner<'_>, keys: &Keys<'_>) {
+        let (old, new) = (keys.items(old), keys.items(new));
+        let element = inner.element();
+        for (key, item) in &new {
+            let before = old.iter().find(|(other, _)| other == key).map(|(_, item)| *item);
+            self.value(key.clone(), before, Some(item), element);
+        }
+        for (key, item) in old {
+            if !new.iter().any(|(other, _)| *other == key) {
+                self.value(key, Some(item), None, element);
+            }
+        }
+    }
+}
+
+impl<'a> Inner<'a> {
+    fn form(self, value: Option<&Value>) -> Form<'a> {
+        let untyped = if value.is_some_and(Value::is_object) { Form::Map } else { Form::Leaf };
+        match self {
+            Self::Struct(ty) if ty.is_atomic() => Form::Leaf,
+            Self::Struct(_) => Form::Map,
+            Self::Field(field) if field.is_atomic => Form::Leaf,
+            Self::Field(field) => match (&field.ty.shape, &field.list) {
+                (TypeShape::List(_), ListKind::Set) => Form::List(Keys::Values),
+                (TypeShape::List(_), ListKind::Map(keys)) => Form::List(Keys::Named(keys)),
+                _ => Self::Type(&field.ty).form(value),
+            },
+            Self::Type(ty) => match &ty.shape {
+                TypeShape::Struct(inner) => Self::Struct(*inner).form(value),
+                TypeShape::Map(_) => Form::Map,
+                TypeShape::Raw
+                | TypeShape::Json
+                | TypeShape::SchemaOrArray
+                | TypeShape::SchemaOrBool
+                | TypeShape::SchemaOrStrings => untyped,
+                _ => Form::Leaf,
+            },
+            Self::Schema(schema) => {
+                let extension = |name: &str| schema.get(name).and_then(Value::as_str);
+                match value {
+                    Some(Value::Object(_)) if extension("x-kubernetes-map-type") != Some("atomic") => {
+                        Form::Map
+                    }
+                    Some(Value::Array(_)) => match extension("x-kubernetes-list-type") {
+                        Some("set") => Form::List(Keys::Values),
+                        Some("map") => schema
+                            .get("x-kubernetes-list-map-keys")
+                            .and_then(Value::as_array)
+                            .map_or(Form::Leaf, |keys| Form::List(Keys::InSchema(keys))),
+                        _ => Form::Leaf,
+                    },
+                    _ => Form::Leaf,
+                }
+            }
+            Self::Untyped => untyped,
+        }
+    }
+
+    /// The shape of a field of an object, or of a value of a map.
+    fn field(self, name: &str) -> Self {
+        match self {
+            Self::Struct(ty) => ty.field(name).map_or(Self::Untyped, Self::Field),
+            Self::Field(field) => Self::Type(&field.ty).field(name),
+            Self::Type(ty) => match &ty.shape {
+                TypeShape::Struct(inner) => Self::Struct(*inner).field(name),
+                TypeShape::Map(value) => Self::Type(value),
+                _ => Self::Untyped,
+            },
+            Self::Schema(schema) => schema
+                .get("properties")
+                .and_then(|properties| properties.get(name))
+                .or_else(|| schema.get("additionalProperties").filter(|inner| inner.is_object()))
+                .map_or(Self::Untyped, Self::Schema),
+            Self::Untyped => Self::Untyped,
+        }
+    }
+
+    fn element(self) -> Self {
+        match self {
+            Self::Field(Field { ty: FieldType { shape: TypeShape::List(element), .. }, .. }) => {
+                Self::Type(element)
+            }
+            Self::Schema(schema) => schema.get("items").map_or(Self::Untyped, Self::Schema),
+            _ => Self::Untyped,
+        }
+    }
+}
+
+impl Keys<'_> {
+    fn items<'v>(&self, list: Option<&'v Value>) -> Vec<(String, &'v Value)> {
+        let items = list.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        items.iter().map(|item| (self.of(item), item)).collect()
+    }
+
+    /// `k:{"name":"a"}` or `v:"a"`
+    fn of(&self, item: &Value) -> String {
+        let named = |names: &mut dyn Iterator<Item = &str>| {
+            let found = names.filter_map(|name| Some((name.to_owned(), item.get(name)?.clone())));
+            format!("k:{}", Value::Object(found.collect()))
+        };
+        match self {
+            Self::Values => format!("v:{item}"),
+            Self::Named(names) => named(&mut names.iter().copied()),
+            Self::InSchema(names) => named(&mut names.iter().filter_map(Value::as_str)),
+        }
+    }
+}
