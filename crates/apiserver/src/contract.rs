@@ -58,6 +58,7 @@ pub trait Kind: Send + Sync {
     fn default(&self, _object: &mut Value) {}
 
     /// Sets what a client may not set: by default the status is dropped where there is a status subresource.
+    /// The object already has its name, namespace, uid and creation time.
     fn prepare_create(&self, object: &mut Value, _context: &Context<'_>) -> Result<(), ApiError> {
         if let Some(fields) = object.as_object_mut()
             && self.has_status()
@@ -100,6 +101,22 @@ pub trait Kind: Send + Sync {
     }
 
     fn validate_status_update(&self, _new: &Value, _old: &Value) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    /// Undoes what an update of a subresource other than the status (`approval`, `finalize`) may not change:
+    /// by default everything.
+    fn prepare_subresource_update(
+        &self,
+        _subresource: &str,
+        new: &mut Value,
+        old: &Value,
+        _context: &Context<'_>,
+    ) {
+        *new = old.clone();
+    }
+
+    fn validate_subresource_update(&self, _subresource: &str, _new: &Value, _old: &Value) -> Vec<FieldError> {
         Vec::new()
     }
 

@@ -1,29 +1,36 @@
 //! What is special about each built-in kind: defaults, validation, life cycle. Everything here works on JSON
 //! of any shape and never panics; what is missing reads as empty.
 
+mod certificate;
 mod config;
 mod container_validation;
 mod disruption;
+mod event;
 mod fields;
+mod jobs;
 mod json;
 pub mod metadata;
 pub mod names;
-pub mod namespace;
+mod namespace;
 mod node;
+mod plain;
 mod pod_defaults;
 mod pod_life;
 mod pod_update;
 mod pod_validation;
 mod quantity;
+mod rbac;
 mod report;
 mod scale;
 mod scheduling_validation;
 mod selector;
+mod service;
 mod storage;
 mod volume_validation;
 mod workloads;
 
 pub use disruption::{Eviction, evict, still_processed};
+pub use event::{to_core_v1, to_events_v1};
 pub use fields::{field, selectable_fields};
 pub use pod_life::bind;
 pub use scale::{scale_of, set_scale};
@@ -33,33 +40,73 @@ use jiff::Timestamp;
 
 /// What is special about this resource; nothing is about those not known here.
 pub fn kind(group: &str, resource: &str) -> &'static dyn Kind {
-    match (group, resource) {
-        ("", "configmaps") => &config::ConfigMaps,
-        ("", "namespaces") => &namespace::Namespaces,
-        ("", "nodes") => &node::Nodes,
-        ("", "persistentvolumeclaims") => &storage::PersistentVolumeClaims,
-        ("", "persistentvolumes") => &storage::PersistentVolumes,
-        ("", "pods") => &pod_life::Pods,
-        ("", "replicationcontrollers") => &workloads::ReplicationControllers,
-        ("", "secrets") => &config::Secrets,
-        ("apps", "controllerrevisions") => &workloads::ControllerRevisions,
-        ("apps", "daemonsets") => &workloads::DaemonSets,
-        ("apps", "deployments") => &workloads::Deployments,
-        ("apps", "replicasets") => &workloads::ReplicaSets,
-        ("apps", "statefulsets") => &workloads::StatefulSets,
-        ("policy", "poddisruptionbudgets") => &disruption::PodDisruptionBudgets,
-        ("storage.k8s.io", "csidrivers") => &storage::CsiDrivers,
-        ("storage.k8s.io", "csinodes") => &storage::CsiNodes,
-        ("storage.k8s.io", "storageclasses") => &storage::StorageClasses,
-        ("storage.k8s.io", "volumeattachments") => &storage::VolumeAttachments,
-        _ => &Plain,
+    match group {
+        "" => core_kind(resource),
+        "apps" => match resource {
+            "controllerrevisions" => &workloads::ControllerRevisions,
+            "daemonsets" => &workloads::DaemonSets,
+            "deployments" => &workloads::Deployments,
+            "replicasets" => &workloads::ReplicaSets,
+            "statefulsets" => &workloads::StatefulSets,
+            _ => &plain::Plain,
+        },
+        "batch" => match resource {
+            "cronjobs" => &jobs::CronJobs,
+            "jobs" => &jobs::Jobs,
+            _ => &plain::Plain,
+        },
+        "networking.k8s.io" => match resource {
+            "ingresses" => &plain::Ingresses,
+            "networkpolicies" => &plain::NetworkPolicies,
+            _ => &plain::Plain,
+        },
+        "rbac.authorization.k8s.io" => match resource {
+            "clusterrolebindings" => &rbac::Bindings { namespaced: false },
+            "clusterroles" => &rbac::Roles { namespaced: false },
+            "rolebindings" => &rbac::Bindings { namespaced: true },
+            "roles" => &rbac::Roles { namespaced: true },
+            _ => &plain::Plain,
+        },
+        "storage.k8s.io" => match resource {
+            "csidrivers" => &storage::CsiDrivers,
+            "csinodes" => &storage::CsiNodes,
+            "csistoragecapacities" => &plain::Data,
+            "storageclasses" => &storage::StorageClasses,
+            "volumeattachments" => &storage::VolumeAttachments,
+            _ => &plain::Plain,
+        },
+        _ => match (group, resource) {
+            ("certificates.k8s.io", "certificatesigningrequests") => &certificate::CertificateSigningRequests,
+            ("coordination.k8s.io", "leases") => &plain::Leases,
+            ("discovery.k8s.io", "endpointslices") => &plain::EndpointSlices,
+            ("events.k8s.io", "events") => &event::Events { strict: true },
+            ("node.k8s.io", "runtimeclasses") => &plain::RuntimeClasses,
+            ("policy", "poddisruptionbudgets") => &disruption::PodDisruptionBudgets,
+            ("scheduling.k8s.io", "priorityclasses") => &plain::PriorityClasses,
+            _ => &plain::Plain,
+        },
     }
 }
 
-/// An object with spec and status about which nothing more is known.
-struct Plain;
-
-impl Kind for Plain {}
+fn core_kind(resource: &str) -> &'static dyn Kind {
+    match resource {
+        "configmaps" => &config::ConfigMaps,
+        "endpoints" => &plain::Endpoints,
+        "events" => &event::Events { strict: false },
+        "limitranges" => &plain::LimitRanges,
+        "namespaces" => &namespace::Namespaces,
+        "nodes" => &node::Nodes,
+        "persistentvolumeclaims" => &storage::PersistentVolumeClaims,
+        "persistentvolumes" => &storage::PersistentVolumes,
+        "pods" => &pod_life::Pods,
+        "podtemplates" | "serviceaccounts" => &plain::Data,
+        "replicationcontrollers" => &workloads::ReplicationControllers,
+        "resourcequotas" => &plain::ResourceQuotas,
+        "secrets" => &config::Secrets,
+        "services" => &service::Services,
+        _ => &plain::Plain,
+    }
+}
 
 /// A time as Kubernetes writes it: in UTC, to the second.
 pub(crate) fn wire_time(time: Timestamp) -> String {

@@ -67,6 +67,21 @@ impl Kind for Namespaces {
         report.errors
     }
 
+    /// `finalize` is how the finalizers in the spec are taken away.
+    fn prepare_subresource_update(
+        &self,
+        _subresource: &str,
+        new: &mut Value,
+        old: &Value,
+        _context: &Context<'_>,
+    ) {
+        keep(new, old, "status");
+    }
+
+    fn validate_subresource_update(&self, _subresource: &str, new: &Value, _old: &Value) -> Vec<FieldError> {
+        self.validate(new)
+    }
+
     fn has_generation(&self) -> bool {
         false
     }
@@ -81,11 +96,6 @@ impl Kind for Namespaces {
             set(status, "phase", "Terminating");
         }
     }
-}
-
-/// What an update of the `finalize` subresource may change: all but the status.
-pub fn prepare_finalize(new: &mut Value, old: &Value) {
-    keep(new, old, "status");
 }
 
 fn label_with_name(namespace: &mut Value) {

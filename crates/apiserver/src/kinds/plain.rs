@@ -1,0 +1,363 @@
+//! Kinds about which there is little to say.
+
+use super::{
+    json::{at, child, fill, fill_text, flag, has, items, items_mut, number, set, text},
+    names,
+    pod_validation::ip_address,
+    report::Report,
+    scheduling_validation,
+};
+use crate::{
+    contract::{Context, Kind},
+    error::ApiError,
+    field::FieldError,
+};
+use serde_json::{Value, json};
+
+/// An object with spec and status about which nothing more is known.
+pub(crate) struct Plain;
+
+impl Kind for Plain {}
+
+/// An object that is only data: no status, no generation.
+pub(crate) struct Data;
+
+impl Kind for Data {
+    fn has_status(&self) -> bool {
+        false
+    }
+
+    fn has_generation(&self) -> bool {
+        false
+    }
+}
+
+pub(crate) struct Leases;
+
+impl Kind for Leases {
+    fn default(&self, lease: &mut Value) {
+        child(lease, "spec");
+    }
+
+    fn validate(&self, lease: &Value) -> Vec<FieldError> {
+        let mut report = Report::default();
+        let spec = at(lease, &["spec"]);
+        if let Some(seconds) = number(spec, &["leaseDurationSeconds"])
+            && seconds <= 0
+        {
+            report.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0");
+        }
+        report.not_negative(spec, "leaseTransitions", "spec");
+        if !text(spec, &["preferredHolder"]).is_empty() && text(spec, &["strategy"]).is_empty() {
+            report.forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined");
+        }
+        report.errors
+    }
+
+    fn has_status(&self) -> bool {
+        false
+    }
+
+    fn has_generation(&self) -> bool {
+        false
+    }
+}
+
+pub(crate) struct PriorityClasses;
+
+/// The classes that come with every cluster.
+pub(crate) const SYSTEM_PRIORITIES: [(&str, i64); 2] =
+    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+const HIGHEST_PRIORITY: i64 = 1_000_000_000;
+
+impl Kind for PriorityClasses {
+    fn default(&self, class: &mut Value) {
+        fill(class, "preemptionPolicy", "PreemptLowerPriority");
+        fill(class, "value", 0);
+    }
+
+    fn validate(&self, class: &Value) -> Vec<FieldError> {
+        let mut report = Report::default();
+        let name = text(class, &["metadata", "name"]);
+        let value = number(class, &["value"]).unwrap_or_default();
+        if name.starts_with("system-") {
+            if let Some(why) = not_a_system_class(name, value, flag(class, &["globalDefault"])) {
+                let why = format!(
+                    "priority class names with 'system-' prefix are reserved for system use only. error: {why}"
+                );
+                report.forbidden("metadata.name", why);
+            }
+        } else if value > HIGHEST_PRIORITY {
+            let why = format!("maximum allowed value of a user defined priority is {HIGHEST_PRIORITY}");
+            report.forbidden("value", why);
+        }
+        if let Some(policy) = at(class, &["preemptionPolicy"]).as_str() {
+            report.one_of("preemptionPolicy", policy, &["PreemptLowerPriority", "Never"]);
+        }
+        report.errors
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut report = Report::default();
+        if number(new, &["value"]) != number(old, &["value"]) {
+            report.forbidden("value", "may not be changed in an update.");
+        }
+        report.immutable(new, old, &["preemptionPolicy"], "preemptionPolicy");
+        report.errors
+    }
+
+    fn has_status(&self) -> bool {
+        false
+    }
+
+    /// It has a generation that never moves.
+    fn moves_generation(&self, _new: &Value, _old: &Value) -> bool {
+        false
+    }
+}
+
+fn not_a_system_class(name: &str, value: i64, global: bool) -> Option<String> {
+    match SYSTEM_PRIORITIES.iter().find(|(system, _)| *system == name) {
+        None => Some(format!("{name} is not a known system priority class")),
+        Some((_, known)) if *known != value => Some(format!("value of {name} PriorityClass must be {known}")),
+        Some(_) if global => Some(format!("globalDefault of {name} PriorityClass must be false")),
+        Some(_) => None,
+    }
+}
+
+pub(crate) struct RuntimeClasses;
+
+impl Kind for RuntimeClasses {
+    fn validate(&self, class: &Value) -> Vec<FieldError> {
+        let mut report = Report::default();
+        let handler = text(class, &["handler"]);
+        if handler.is_empty() {
+            report.required("handler", "");
+        } else {
+            report.wrong("handler", handler, names::label(handler));
+        }
+        report.labels(class, &["scheduling", "nodeSelector"], "scheduling.nodeSelector");
+        let tolerations = items(class, &["scheduling", "tolerations"]);
+        scheduling_validation::tolerations(tolerations, "scheduling.tolerations", &mut report);
+        report.errors
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut report = Report::default();
+        report.immutable(new, old, &["handler"], "handler");
+        report.errors
+    }
+
+    fn has_status(&self) -> bool {
+        false
+    }
+
+    fn has_generation(&self) -> bool {
+        false
+    }
+}
+
+pub(crate) struct Endpoints;
+
+impl Kind for Endpoints {
+    fn default(&self, endpoints: &mut Value) {
+        for subset in items_mut(endpoints, "subsets") {
+            for port in items_mut(subset, "ports") {
+                fill_text(port, "protocol", "TCP");
+            }
+        }
+    }
+
+    fn validate(&self, endpoints: &Value) -> Vec<FieldError> {
+        let mut report = Report::default();
+        for (index, subset) in items(endpoints, &["subsets"]).iter().enumerate() {
+            let field = format!("subsets[{index}]");
+            let (ready, not_ready) = (items(subset, &["addresses"]), items(subset, &["notReadyAddresses"]));
+            if ready.is_empty() && not_ready.is_empty() {
+                report.required(&field, "must specify `addresses` or `notReadyAddresses`");
+            }
+            for (list, addresses) in [("addresses", ready), ("notReadyAddresses", not_ready)] {
+                for (place, address) in addresses.iter().enumerate() {
+                    ip_address(text(address, &["ip"]), &format!("{field}.{list}[{place}].ip"), &mut report);
+                }
+            }
+            let ports = items(subset, &["ports"]);
+            for (place, port) in ports.iter().enumerate() {
+                let field = format!("{field}.ports[{place}]");
+                let name = text(port, &["name"]);
+                if name.is_empty() && ports.len() > 1 {
+                    report.required(format!("{field}.name"), "");
+                } else if !name.is_empty() {
+                    report.wrong(&format!("{field}.name"), name, names::label(name));
+                }
+                let number = number(port, &["port"]).unwrap_or_default();
+                for why in names::port_number(number) {
+                    report.invalid(format!("{field}.port"), number, why);
+                }
+            }
+        }
+        report.errors
+    }
+
+    fn has_status(&self) -> bool {
+        false
+    }
+
+    fn has_generation(&self) -> bool {
+        false
+    }
+}
+
+pub(crate) struct EndpointSlices;
+
+impl Kind for EndpointSlices {
+    fn default(&self, slice: &mut Value) {
+        fill(slice, "endpoints", Value::Null);
+        fill(slice, "ports", Value::Null);
+        for port in items_mut(slice, "ports") {
+            fill(port, "name", "");
+            fill(port, "protocol", "TCP");
+        }
+    }
+
+    fn validate(&self, slice: &Value) -> Vec<FieldError> {
+        let mut report = Report::default();
+        let kind = text(slice, &["addressType"]);
+        report.one_of("addressType", kind, &["FQDN", "IPv4", "IPv6"]);
+        for (index, endpoint) in items(slice, &["endpoints"]).iter().enumerate() {
+            if items(endpoint, &["addresses"]).is_empty() {
+                let why = "must contain at least 1 address";
+                report.required(format!("endpoints[{index}].addresses"), why);
+            }
+        }
+        report.errors
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut report = Report::default();
+        report.immutable(new, old, &["addressType"], "addressType");
+        report.errors
+    }
+
+    fn has_status(&self) -> bool {
+        false
+    }
+}
+
+pub(crate) struct LimitRanges;
+
+impl Kind for LimitRanges {
+    fn default(&self, range: &mut Value) {
+        let Some(spec) = child(range, "spec") else { return };
+        for item in items_mut(spec, "limits") {
+            if text(item, &["type"]) != "Container" {
+                continue;
+            }
+            // A limit that is not given is the maximum, a request that is not given the limit or the minimum.
+            for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")] {
+                let amounts = at(item, &[from]).clone();
+                if let Value::Object(amounts) = amounts
+                    && let Some(target) = child(item, to)
+                {
+                    for (name, amount) in amounts {
+                        fill(target, &name, amount);
+                    }
+                }
+            }
+        }
+    }
+
+    fn has_status(&self) -> bool {
+        false
+    }
+
+    fn has_generation(&self) -> bool {
+        false
+    }
+}
+
+pub(crate) struct ResourceQuotas;
+
+impl Kind for ResourceQuotas {
+    fn prepare_create(&self, quota: &mut Value, _context: &Context<'_>) -> Result<(), ApiError> {
+        child(quota, "spec");
+        set(quota, "status", json!({}));
+        Ok(())
+    }
+
+    fn has_generation(&self) -> bool {
+        false
+    }
+}
+
+pub(crate) struct NetworkPolicies;
+
+impl Kind for NetworkPolicies {
+    fn default(&self, policy: &mut Value) {
+        let Some(spec) = child(policy, "spec") else { return };
+        child(spec, "podSelector");
+        if items(spec, &["policyTypes"]).is_empty() {
+            let outbound = !items(spec, &["egress"]).is_empty();
+            let types = if outbound { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) };
+            set(spec, "policyTypes", types);
+        }
+        for rule in ["ingress", "egress"] {
+            for rule in items_mut(spec, rule) {
+                for port in items_mut(rule, "ports") {
+                    fill(port, "protocol", "TCP");
+                }
+            }
+        }
+    }
+
+    fn validate(&self, policy: &Value) -> Vec<FieldError> {
+        let mut report = Report::default();
+        report.selector(at(policy, &["spec", "podSelector"]), "spec.podSelector");
+        for (index, kind) in
+            items(policy, &["spec", "policyTypes"]).iter().filter_map(Value::as_str).enumerate()
+        {
+            if !matches!(kind, "Ingress" | "Egress") {
+                report.unsupported(format!("spec.policyTypes[{index}]"), kind, &["Egress", "Ingress"]);
+            }
+        }
+        report.errors
+    }
+
+    fn has_status(&self) -> bool {
+        false
+    }
+}
+
+pub(crate) struct Ingresses;
+
+impl Kind for Ingresses {
+    fn prepare_create(&self, ingress: &mut Value, _context: &Context<'_>) -> Result<(), ApiError> {
+        child(ingress, "spec");
+        set(ingress, "status", json!({ "loadBalancer": {} }));
+        Ok(())
+    }
+
+    fn validate(&self, ingress: &Value) -> Vec<FieldError> {
+        let mut report = Report::default();
+        let spec = at(ingress, &["spec"]);
+        if items(spec, &["rules"]).is_empty() && !has(spec, &["defaultBackend"]) {
+            let why = "either `defaultBackend` or `rules` must be specified";
+            report.invalid("spec", Value::Array(Vec::new()), why);
+        }
+        for (index, rule) in items(spec, &["rules"]).iter().enumerate() {
+            for (place, path) in items(rule, &["http", "paths"]).iter().enumerate() {
+                let field = format!("spec.rules[{index}].http.paths[{place}]");
+                let kind = at(path, &["pathType"]).as_str();
+                let kinds = ["Exact", "ImplementationSpecific", "Prefix"];
+                match kind {
+                    None => report.required(format!("{field}.pathType"), "pathType must be specified"),
+                    Some(kind) if !kinds.contains(&kind) => {
+                        report.unsupported(format!("{field}.pathType"), kind, &kinds);
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        report.errors
+    }
+}
