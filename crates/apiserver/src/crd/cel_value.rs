@@ -8,7 +8,7 @@ use base64::Engine;
 use kube_cel::{
     KubeCelExt,
     cel::{
-        Context, Value as Cel,
+        Context, ResolveResult, Value as Cel,
         objects::{Key, Map},
         parser::{Expression, Parser},
     },
@@ -19,8 +19,39 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-/// The functions every rule may call.
-pub(super) static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| Context::default().with_all());
+/// The functions every rule may call, and the names of types. A type is its name: `type(x) == string`.
+pub(super) static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
+    let mut context = Context::default().with_all();
+    context.add_function("type", |value: Cel| -> ResolveResult {
+        Ok(Cel::String(Arc::new(type_name(&value).to_owned())))
+    });
+    context.add_function("dyn", |value: Cel| -> ResolveResult { Ok(value) });
+    for name in TYPE_NAMES {
+        context.add_variable_from_value(name, Cel::String(Arc::new(name.to_owned())));
+    }
+    context
+});
+
+/// The types a rule may name.
+pub(super) const TYPE_NAMES: [&str; 10] =
+    ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
+
+fn type_name(value: &Cel) -> &'static str {
+    match value {
+        Cel::List(_) => "list",
+        Cel::Map(_) => "map",
+        Cel::Int(_) => "int",
+        Cel::UInt(_) => "uint",
+        Cel::Float(_) => "double",
+        Cel::String(_) => "string",
+        Cel::Bytes(_) => "bytes",
+        Cel::Bool(_) => "bool",
+        Cel::Null => "null_type",
+        Cel::Duration(_) => "google.protobuf.Duration",
+        Cel::Timestamp(_) => "google.protobuf.Timestamp",
+        Cel::Function(..) | Cel::Opaque(_) => "optional_type",
+    }
+}
 
 static TO_TIMESTAMP: LazyLock<Option<Expression>> =
     LazyLock::new(|| Parser::new().parse("timestamp(text)").ok());

@@ -150,7 +150,9 @@ fn check_type(schema: &Schema, value: &Value, path: &Path<'_>, outcome: &mut Out
         }
         return;
     };
-    let whole = value.as_f64().is_some_and(|number| number.fract() == 0.0);
+    // Beyond 53 bits a float cannot tell one whole number from the next.
+    let whole =
+        value.as_f64().is_some_and(|number| number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_991.0);
     let fits = schema.types.contains(&found)
         || (found == Type::Number && whole && schema.types.contains(&Type::Integer))
         || (found == Type::Integer && schema.types.contains(&Type::Number));

@@ -431,9 +431,15 @@ fn check_stored_versions(crd: &Value, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::invalid(place, Value::Null, "must have at least one stored version"));
         return;
     }
-    let versions = crd.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
-    let listed: BTreeSet<&str> = versions.filter_map(|version| version.get("name")?.as_str()).collect();
-    for (at, version) in stored.iter().enumerate().filter(|(_, version)| !listed.contains(version.as_str())) {
+    let versions = || crd.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
+    let name = |version: &Value| version.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let storage = versions().filter(|version| version.get("storage") == Some(&Value::Bool(true))).map(name);
+    for missing in storage.filter(|storage| !stored.contains(storage)) {
+        let detail = format!("must have the storage version {missing}");
+        errors.push(FieldError::invalid(place, stored.clone(), detail));
+    }
+    let listed: BTreeSet<String> = versions().map(name).collect();
+    for (at, version) in stored.iter().enumerate().filter(|(_, version)| !listed.contains(*version)) {
         let detail = format!(
             "missing from spec.versions; {version} was previously a storage version, and must remain in spec.versions \
              until a storage migration ensures no data remains persisted in {version} and removes {version} from \

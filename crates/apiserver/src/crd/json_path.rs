@@ -37,7 +37,7 @@ impl JsonPath {
         while !rest.is_empty() {
             if let Some(after) = rest.strip_prefix('[') {
                 let end = closing_bracket(after)?;
-                steps.push(bracket(after[..end].trim())?);
+                steps.extend(bracket(after[..end].trim())?);
                 rest = &after[end + 1..];
                 continue;
             }
@@ -147,16 +147,29 @@ fn closing_bracket(text: &str) -> Option<usize> {
     None
 }
 
-fn bracket(inside: &str) -> Option<Step> {
+/// What stands in brackets. A dot in a quoted name leads one level down unless it is escaped, as in a real server.
+fn bracket(inside: &str) -> Option<Vec<Step>> {
     if inside == "*" {
-        return Some(Step::All);
+        return Some(vec![Step::All]);
     }
     if let Some(filter) = inside.strip_prefix("?(").and_then(|filter| filter.strip_suffix(')')) {
-        return filter_step(filter.trim());
+        return Some(vec![filter_step(filter.trim())?]);
+    }
+    if let Some(names) = inside.strip_prefix('\'').and_then(|names| names.strip_suffix('\'')) {
+        let mut steps = Vec::new();
+        let mut rest = names;
+        loop {
+            let (name, length) = field_name(rest);
+            steps.push(Step::Field(name));
+            match rest[length..].strip_prefix('.') {
+                Some(after) => rest = after,
+                None if rest.len() == length => return Some(steps),
+                None => return None,
+            }
+        }
     }
     match literal(inside)? {
-        Value::String(name) => Some(Step::Field(name)),
-        Value::Number(number) => number.as_i64().map(Step::Index),
+        Value::Number(number) => Some(vec![Step::Index(number.as_i64()?)]),
         _ => None,
     }
 }
@@ -213,7 +226,8 @@ mod tests {
         });
         let cases = [
             (".metadata.name", json!(["a"])),
-            (".metadata.annotations['a.b/c']", json!(["x"])),
+            (".metadata.annotations['a\\.b/c']", json!(["x"])),
+            (".metadata.annotations['a.b/c']", json!([])),
             (".metadata.annotations.a\\.b/c", json!(["x"])),
             (".spec.list[0]", json!([1])),
             (".spec.list[-1]", json!([3])),

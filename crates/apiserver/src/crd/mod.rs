@@ -17,6 +17,8 @@ mod json_path;
 mod lists;
 mod names;
 mod path;
+#[cfg(test)]
+mod real_server;
 mod rules;
 mod scale;
 mod schema;

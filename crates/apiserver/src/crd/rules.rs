@@ -33,6 +33,7 @@ pub(super) struct Rule {
     pub(super) at: usize,
     source: String,
     message: String,
+    message_source: String,
     message_expression: Option<Expression>,
     reason: String,
     /// The field below this value that is blamed, in the form of a path in messages.
@@ -90,6 +91,7 @@ impl Rule {
             at,
             source: source.to_owned(),
             message: text("message").trim().to_owned(),
+            message_source: text("messageExpression").to_owned(),
             message_expression,
             reason: text("reason").to_owned(),
             blamed: field_path::resolve(text("fieldPath"), schema).ok().map(|(path, _)| path),
@@ -114,6 +116,11 @@ impl Rule {
 
     pub(super) fn expression(&self) -> &Expression {
         &self.expression
+    }
+
+    /// The expression of the message and its text.
+    pub(super) fn message_expression(&self) -> Option<(&Expression, &str)> {
+        self.message_expression.as_ref().map(|expression| (expression, self.message_source.as_str()))
     }
 
     fn name(&self) -> &str {
@@ -232,6 +239,10 @@ fn words(error: &ExecutionError) -> String {
         ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
         ExecutionError::Overflow(..) => "integer overflow".to_owned(),
         ExecutionError::IndexOutOfBounds(Cel::Int(index)) => format!("index out of bounds: {index}"),
+        ExecutionError::FunctionError { function, .. } if function == "quantity" => {
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+                .to_owned()
+        }
         ExecutionError::FunctionError { message, .. } => message.clone(),
         other => other.to_string(),
     }

@@ -283,7 +283,6 @@ fn check_items_of_keyed_list(
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    let mut said = Vec::new();
     for key in keys {
         let Some(property) = items.get("properties").and_then(|properties| properties.get(*key)) else {
             continue;
@@ -291,15 +290,13 @@ fn check_items_of_keyed_list(
         let key_place = |name: &str| place.at(&format!("items.properties[{key}].{name}"));
         if !required.contains(key) && !present(property, "default") {
             let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
-            said.push(FieldError::required(key_place("default"), detail));
+            errors.push(FieldError::required(key_place("default"), detail));
         }
         if flag(property, "nullable") {
             let detail = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
-            said.push(FieldError::forbidden(key_place("nullable"), detail));
+            errors.push(FieldError::forbidden(key_place("nullable"), detail));
         }
     }
-    said.dedup();
-    errors.extend(said);
 }
 
 fn check_rules(json: &Value, schema: &Schema, place: &Place, errors: &mut Vec<FieldError>) {
@@ -379,6 +376,11 @@ fn check_expressions_below(
             errors.push(
                 FieldError::invalid(format!("{place}.rule"), rule_json.clone(), detail).without_value(),
             );
+        }
+        if let Some(fault) = typing::check_message(rule, schema, root || schema.embedded) {
+            let detail = format!("{}: {fault}", shown_rule(&rule_json));
+            let place = format!("{place}.messageExpression");
+            errors.push(FieldError::invalid(place, rule_json.clone(), detail).without_value());
         }
         if rule.uses_old_self() {
             if let Some(around) = uncorrelatable {

@@ -31,6 +31,7 @@ pub(super) fn prune(object: &mut Value, schema: &Schema) -> Vec<String> {
     let mut pruner = Pruner::default();
     pruner.prune(object, Some(schema), Mode { root: true, keep: false });
     prune_nulls(object, Some(schema));
+    whole_floats_to_integers(object);
     pruner.unknown.sort();
     pruner.unknown
 }
@@ -134,6 +135,25 @@ fn prune_nulls(value: &mut Value, schema: Option<&Schema>) {
             let schema = schema.and_then(|schema| schema.items.as_deref());
             items.iter_mut().for_each(|item| prune_nulls(item, schema));
         }
+        _ => {}
+    }
+}
+
+/// `1.0` is kept as `1`: a real server's encoder knows no difference.
+fn whole_floats_to_integers(value: &mut Value) {
+    const LARGEST: f64 = 9_007_199_254_740_991.0;
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            if let Some(float) =
+                number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= LARGEST)
+            {
+                #[expect(clippy::cast_possible_truncation, reason = "a whole number below 2^53")]
+                let whole = float as i64;
+                *value = whole.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(whole_floats_to_integers),
+        Value::Object(fields) => fields.values_mut().for_each(whole_floats_to_integers),
         _ => {}
     }
 }

@@ -92,7 +92,52 @@ fn schema<'a>(json: &'a Value, name: &str) -> Option<&'a Value> {
 pub(super) fn check(json: &Value, place: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     check_level(json, Level::Root, place, &mut errors);
+    check_completeness(json, json, place, place, &mut errors);
     errors
+}
+
+/// What the root's combinations speak of has to be defined beside them.
+fn check_completeness(
+    json: &Value,
+    spine: &Value,
+    spine_place: &str,
+    place: &str,
+    errors: &mut Vec<FieldError>,
+) {
+    let mut nested = |part: &Value, place: String| {
+        check_nested_completeness(part, Some(spine), spine_place, &place, errors);
+    };
+    if let Some(part) = schema(json, "not") {
+        nested(part, format!("{place}.not"));
+    }
+    for name in ["allOf", "anyOf", "oneOf"] {
+        for (at, part) in list(json, name).iter().enumerate() {
+            nested(part, format!("{place}.{name}[{at}]"));
+        }
+    }
+}
+
+fn check_nested_completeness(
+    json: &Value,
+    spine: Option<&Value>,
+    spine_place: &str,
+    place: &str,
+    errors: &mut Vec<FieldError>,
+) {
+    let Some(spine) = spine else {
+        errors.push(FieldError::required(spine_place, format!("because it is defined in {place}")));
+        return;
+    };
+    check_completeness(json, spine, spine_place, place, errors);
+    if let Some(items) = schema(json, "items") {
+        let (spine_place, place) = (format!("{spine_place}.items"), format!("{place}.items"));
+        check_nested_completeness(items, schema(spine, "items"), &spine_place, &place, errors);
+    }
+    for (name, property) in object(json, "properties").into_iter().flatten() {
+        let spine = spine.get("properties").and_then(|properties| properties.get(name));
+        let below = |place: &str| format!("{place}.properties[{name}]");
+        check_nested_completeness(property, spine, &below(spine_place), &below(place), errors);
+    }
 }
 
 fn check_level(json: &Value, level: Level, place: &str, errors: &mut Vec<FieldError>) {

@@ -2,7 +2,7 @@
 //! when the first object arrives. What it cannot judge it leaves alone.
 
 use super::{
-    cel_value::{FUNCTIONS, escaped},
+    cel_value::{FUNCTIONS, TYPE_NAMES, escaped},
     rules::Rule,
     schema::{Additional, Schema, Type},
 };
@@ -15,22 +15,6 @@ use std::{
     fmt::Write as _,
     panic::{AssertUnwindSafe, catch_unwind},
 };
-
-/// Names that are no variables but may stand alone.
-const TYPE_NAMES: [&str; 12] = [
-    "bool",
-    "bytes",
-    "double",
-    "duration",
-    "int",
-    "list",
-    "map",
-    "null_type",
-    "string",
-    "timestamp",
-    "type",
-    "uint",
-];
 
 /// What is known about a value.
 #[derive(Clone, Copy)]
@@ -88,23 +72,45 @@ impl<'a> Kind<'a> {
 
 /// What is wrong with a rule, in the form of cel-go's compile errors.
 pub(super) fn check_rule(rule: &Rule, schema: &Schema, resource: bool) -> Option<String> {
+    match result_kind(rule, &rule.expression().expr, rule.source(), schema, resource) {
+        Err(faults) => Some(format!("compilation failed: {faults}")),
+        Ok(Kind::Bool | Kind::Unknown) => None,
+        Ok(_) => Some("cel expression must evaluate to a bool".to_owned()),
+    }
+}
+
+/// What is wrong with the expression of a rule's message.
+pub(super) fn check_message(rule: &Rule, schema: &Schema, resource: bool) -> Option<String> {
+    let (expression, source) = rule.message_expression()?;
+    match result_kind(rule, &expression.expr, source, schema, resource) {
+        Err(faults) => Some(format!("messageExpression compilation failed: {faults}")),
+        Ok(Kind::Text | Kind::Unknown) => None,
+        Ok(_) => Some("messageExpression must evaluate to a string".to_owned()),
+    }
+}
+
+fn result_kind<'a>(
+    rule: &Rule,
+    expression: &Expr,
+    source: &str,
+    schema: &'a Schema,
+    resource: bool,
+) -> Result<Kind<'a>, String> {
     let root = match Kind::of(schema, resource) {
         Kind::Unknown if schema.declared_type == "object" => Kind::Of(schema, resource),
         other => other,
     };
-    let mut checker = Checker { source: rule.source(), variables: vec![("self", root)], faults: Vec::new() };
     let old = if rule.old_self_is_optional() { Kind::Unknown } else { root };
-    checker.variables.push(("oldSelf", old));
-    let result = checker.kind(&rule.expression().expr);
-    if !checker.faults.is_empty() {
-        checker.faults.sort();
-        checker.faults.dedup();
-        let texts: Vec<String> =
-            checker.faults.iter().map(|(at, text)| locate(rule.source(), *at, text)).collect();
-        return Some(format!("compilation failed: {}", texts.join("\n")));
+    let mut checker =
+        Checker { source, variables: vec![("self", root), ("oldSelf", old)], faults: Vec::new() };
+    let result = checker.kind(expression);
+    if checker.faults.is_empty() {
+        return Ok(result);
     }
-    let is_bool = matches!(result, Kind::Bool | Kind::Unknown);
-    (!is_bool).then(|| "cel expression must evaluate to a bool".to_owned())
+    checker.faults.sort();
+    checker.faults.dedup();
+    let texts: Vec<String> = checker.faults.iter().map(|(at, text)| locate(source, *at, text)).collect();
+    Err(texts.join("\n"))
 }
 
 /// `ERROR: <input>:1:5: text`, the line, and a mark under the place.
