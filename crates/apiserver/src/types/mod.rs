@@ -5,6 +5,7 @@ mod compare;
 mod decode;
 mod field_set;
 pub mod managed_fields;
+mod openapi;
 mod protobuf;
 pub mod quantity;
 mod strategic;
@@ -12,6 +13,7 @@ mod table;
 mod time;
 
 pub use decode::{Decoded, decode, fill_zero_values, strict_error};
+pub use openapi::openapi_v3;
 pub use protobuf::{PREFIX as PROTOBUF_PREFIX, from_protobuf};
 pub use strategic::strategic_merge;
 pub use table::{TypeRef, kind, object_meta};
