@@ -18,9 +18,9 @@ impl Chance {
     /// An independent sequence that depends only on this source's state and `subject`.
     pub fn split(&self, subject: &str) -> Self {
         // FNV-1a: stable over versions and processes, unlike the standard library's hashers.
-        let hash = subject
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        let hash = subject.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
         let seed = self.with(|rng| rng.clone().u64(..));
         Self::from_seed(seed ^ hash)
     }
@@ -50,7 +50,10 @@ impl Chance {
 
     /// Characters drawn from `alphabet`, for generated names and tokens.
     pub fn text(&self, alphabet: &[u8], length: usize) -> String {
-        (0..length).filter_map(|_| alphabet.get(self.below(alphabet.len()))).map(|byte| char::from(*byte)).collect()
+        (0..length)
+            .filter_map(|_| alphabet.get(self.below(alphabet.len())))
+            .map(|byte| char::from(*byte))
+            .collect()
     }
 
     fn with<T>(&self, draw: impl FnOnce(&mut fastrand::Rng) -> T) -> T {

@@ -3,7 +3,8 @@
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Collected, Full, Limited, combinators::UnsyncBoxBody};
+use std::pin::Pin;
 use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -41,6 +42,25 @@ where
     BoxCloneSyncService::new(service.map_response(|response| response.map(boxed)).map_err(Into::into))
 }
 
+/// A future that may move between threads.
+pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Sends a request and reads the whole answer, at most `limit` bytes of it. The futures are boxed: without
+/// that the compiler cannot see that a caller's future may move between threads.
+pub fn exchange(
+    transport: &Transport,
+    request: Request<Body>,
+    limit: usize,
+) -> BoxFuture<Result<Response<Bytes>, BoxError>> {
+    let call: BoxFuture<Result<Response<Body>, BoxError>> = Box::pin(transport.clone().oneshot(request));
+    Box::pin(async move {
+        let (head, body) = call.await?.into_parts();
+        let read: BoxFuture<Result<Collected<Bytes>, BoxError>> =
+            Box::pin(Limited::new(body, limit).collect());
+        Ok(Response::from_parts(head, read.await?.to_bytes()))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,5 +73,15 @@ mod tests {
         });
         let response = from_service(echo).oneshot(Request::new(full("ping"))).await.unwrap();
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "ping");
+    }
+
+    #[tokio::test]
+    async fn an_answer_beyond_the_limit_is_an_error() {
+        let echo = tower::service_fn(|request: Request<Body>| async move {
+            Ok::<_, Infallible>(Response::new(request.into_body()))
+        });
+        let transport = from_service(echo);
+        assert_eq!(exchange(&transport, Request::new(full("ping")), 4).await.unwrap().into_body(), "ping");
+        assert!(exchange(&transport, Request::new(full("ping")), 3).await.is_err());
     }
 }
