@@ -1,6 +1,6 @@
 //! In which form an answer is wanted, and in which form a body comes.
 
-use crate::{error::ApiError, request::percent_decode};
+use crate::error::ApiError;
 use http::{HeaderMap, StatusCode, header};
 
 /// The form of an answer.
@@ -82,18 +82,6 @@ pub(crate) fn encoding(headers: &HeaderMap) -> Result<Encoding, ApiError> {
     }
 }
 
-/// Who is named as manager of the fields a request writes: the parameter or the start of the user agent.
-pub(crate) fn manager(parameter: Option<&str>, headers: &HeaderMap) -> String {
-    if let Some(name) = parameter.filter(|name| !name.is_empty()) {
-        return name.to_owned();
-    }
-    let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let name = agent.split('/').next().unwrap_or_default();
-    let decoded = percent_decode(name).unwrap_or_default();
-    let name: String = decoded.chars().filter(|c| !c.is_control()).take(128).collect();
-    if name.is_empty() { "unknown".to_owned() } else { name }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,14 +109,5 @@ mod tests {
             accept("application/vnd.kubernetes.protobuf").map_err(|error| error.code.as_u16()),
             Err(406)
         );
-    }
-
-    #[test]
-    fn the_manager_is_the_parameter_or_the_user_agent() {
-        let mut headers = HeaderMap::new();
-        assert_eq!(manager(None, &headers), "unknown");
-        headers.insert(header::USER_AGENT, HeaderValue::from_static("kubectl/v1.36 (linux)"));
-        assert_eq!(manager(None, &headers), "kubectl");
-        assert_eq!(manager(Some("me"), &headers), "me");
     }
 }

@@ -1,10 +1,14 @@
 //! Which resources there are: the built-in ones as a table, custom ones as their definitions come and go.
 
-use crate::{contract::GroupResource, request::api_version};
+use crate::{
+    contract::GroupResource,
+    crd::{CustomKind, CustomVersion},
+};
 use std::{
     collections::BTreeMap,
     sync::{Arc, PoisonError, RwLock},
 };
+use tokio_util::sync::CancellationToken;
 
 /// One resource in all its served versions.
 #[derive(Clone, Debug)]
@@ -30,6 +34,19 @@ pub(crate) struct Resource {
     pub(crate) unconditional_update: bool,
     /// A delete answers with the object instead of a Status.
     pub(crate) returns_deleted: bool,
+    pub(crate) custom: Option<Custom>,
+}
+
+/// What is known about a custom resource besides its names.
+#[derive(Clone, Debug)]
+pub(crate) struct Custom {
+    pub(crate) kind: Arc<CustomKind>,
+    /// Ends watches when the definition goes.
+    pub(crate) gone: CancellationToken,
+    /// The definition is being deleted: nothing new may be created.
+    pub(crate) terminating: bool,
+    /// Which state of the definition this was made of: its uid and generation.
+    pub(crate) mark: (String, i64),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,16 +70,19 @@ impl Resource {
         &self.id.resource
     }
 
-    pub(crate) fn storage_api_version(&self) -> String {
-        api_version(&self.shelf.group, &self.storage_version)
-    }
-
     pub(crate) fn verbs(&self) -> &'static [&'static str] {
         if self.create_only { &["create"] } else { &ALL_VERBS }
     }
 
-    pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
-        self.subresources.iter().find(|sub| sub.name == name)
+    /// The subresources a version has: custom ones may differ in that.
+    pub(crate) fn subresources_of(&self, version: &str) -> impl Iterator<Item = &Subresource> {
+        let custom = self.custom.as_ref().and_then(|custom| custom.kind.version(version));
+        self.subresources.iter().filter(move |sub| {
+            custom.is_none_or(|custom| match sub.name.as_str() {
+                "status" => custom.has_status(),
+                _ => custom.scale().is_some(),
+            })
+        })
     }
 }
 
@@ -167,7 +187,72 @@ fn built_in(row: &Row) -> Resource {
         create_on_update: flags.contains('p'),
         unconditional_update: !flags.contains('v'),
         returns_deleted: flags.contains('d'),
+        custom: None,
     }
+}
+
+/// The resource a definition stands for.
+pub(crate) fn custom(custom: Custom) -> Resource {
+    let kind = &custom.kind;
+    let names = kind.names().clone();
+    let id = GroupResource::new(kind.group(), &names.plural);
+    let mut versions: Vec<String> = kind
+        .versions()
+        .iter()
+        .filter(|version| version.served())
+        .map(|version| version.name().to_owned())
+        .collect();
+    sort_versions(&mut versions);
+    let mut subresources = Vec::new();
+    if kind.versions().iter().any(CustomVersion::has_status) {
+        subresources.push(subresource("status"));
+    }
+    if kind.versions().iter().any(|version| version.scale().is_some()) {
+        subresources.push(subresource("scale"));
+    }
+    Resource {
+        shelf: id.clone(),
+        id,
+        kind: names.kind,
+        list_kind: names.list_kind,
+        singular: names.singular,
+        namespaced: kind.namespaced(),
+        short_names: names.short_names,
+        categories: names.categories,
+        versions,
+        storage_version: kind.storage_version().to_owned(),
+        subresources,
+        create_only: false,
+        create_on_update: false,
+        unconditional_update: false,
+        returns_deleted: false,
+        custom: Some(custom),
+    }
+}
+
+/// Puts the preferred version first.
+pub(crate) fn sort_versions(versions: &mut [String]) {
+    versions
+        .sort_by(|left, right| version_rank(right).cmp(&version_rank(left)).then_with(|| left.cmp(right)));
+}
+
+/// Orders versions as Kubernetes does: stable before beta before alpha before others, the newest first.
+fn version_rank(version: &str) -> (u8, u64, u64) {
+    let parse = || {
+        let rest = version.strip_prefix('v')?;
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let major: u64 = rest.get(..digits)?.parse().ok()?;
+        let tail = rest.get(digits..)?;
+        if tail.is_empty() {
+            return Some((3, major, 0));
+        }
+        let (level, minor) = match tail.strip_prefix("beta") {
+            Some(minor) => (2, minor),
+            None => (1, tail.strip_prefix("alpha")?),
+        };
+        Some((level, major, minor.parse().ok()?))
+    };
+    parse().unwrap_or((0, 0, 0))
 }
 
 /// The resources as they are now.
@@ -191,6 +276,11 @@ impl Registry {
         found.filter(|resource| resource.versions.iter().any(|served| served == version))
     }
 
+    pub(crate) fn by_id(&self, id: &GroupResource) -> Option<Arc<Resource>> {
+        let custom = || self.custom.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        self.built_in.get(id).cloned().or_else(custom)
+    }
+
     pub(crate) fn by_kind(&self, group: &str, kind: &str) -> Option<Arc<Resource>> {
         self.all().into_iter().find(|resource| resource.group() == group && resource.kind == kind)
     }
@@ -208,14 +298,30 @@ impl Registry {
         custom.insert(resource.id.clone(), Arc::new(resource));
     }
 
+    /// Takes a custom resource away and ends its watches.
     pub(crate) fn remove_custom(&self, id: &GroupResource) {
-        self.custom.write().unwrap_or_else(PoisonError::into_inner).remove(id);
+        let removed = self.custom.write().unwrap_or_else(PoisonError::into_inner).remove(id);
+        if let Some(custom) = removed.as_ref().and_then(|resource| resource.custom.as_ref()) {
+            custom.gone.cancel();
+        }
+    }
+
+    pub(crate) fn customs(&self) -> Vec<Arc<Resource>> {
+        self.custom.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_are_ranked_by_maturity_and_age() {
+        let mut versions =
+            ["foo10", "v1alpha1", "v2", "v1beta2", "v10", "v1", "v2beta1", "foo1"].map(str::to_owned);
+        sort_versions(&mut versions);
+        assert_eq!(versions, ["v10", "v2", "v1", "v2beta1", "v1beta2", "v1alpha1", "foo1", "foo10"]);
+    }
 
     #[test]
     fn built_in_resources_are_found_by_group_version_and_name() {

@@ -1,14 +1,6 @@
 //! What a fresh cluster starts with.
 
-use crate::{
-    access,
-    handlers::{Exchange, create},
-    negotiate::Form,
-    query::Query,
-    request::Target,
-    server::{ApiServer, Core},
-};
-use http::HeaderMap;
+use crate::{access, handlers::Internal, server::Core};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -39,35 +31,17 @@ fn objects() -> Vec<Value> {
 
 /// Creates the objects through the same path as everyone else's.
 pub(crate) fn seed(core: &Arc<Core>) {
-    let user = ApiServer::admin();
     for object in objects() {
-        let (group, version) = match object["apiVersion"].as_str().unwrap_or_default().split_once('/') {
-            Some((group, version)) => (group, version),
-            None => ("", "v1"),
+        let group = match object["apiVersion"].as_str().unwrap_or_default().split_once('/') {
+            Some((group, _)) => group,
+            None => "",
         };
         let kind = object["kind"].as_str().unwrap_or_default();
         let Some(resource) = core.registry.by_kind(group, kind) else {
             tracing::error!(kind, "a seed object of unknown kind was left out");
             continue;
         };
-        let target = Target {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            namespace: crate::object::namespace(&object).to_owned(),
-            resource: resource.name().to_owned(),
-            ..Target::default()
-        };
-        let exchange = Exchange {
-            core,
-            user: &user,
-            target: &target,
-            resource: &resource,
-            query: &Query::default(),
-            form: Form::Object,
-            headers: &HeaderMap::new(),
-        };
-        if let Err(error) = create::create_object(&exchange, object, false) {
-            tracing::error!(%error, "a seed object was refused");
-        }
+        let namespace = crate::object::namespace(&object).to_owned();
+        Internal::new(core, &resource.id, &namespace, "").create(object);
     }
 }

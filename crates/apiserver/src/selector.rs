@@ -1,6 +1,6 @@
 //! Label and field selectors: parsing with the messages of a real server, and matching.
 
-use crate::store::Stored;
+use crate::{kinds::names, store::Stored};
 
 /// Which objects a list or watch is about.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,14 +40,6 @@ impl Selector {
     pub(crate) fn matches(&self, stored: &Stored) -> bool {
         self.fields.iter().all(|term| (stored.field(&term.field) == term.value) == term.equal)
             && self.labels.iter().all(|requirement| requirement.matches(stored.label(&requirement.key)))
-    }
-
-    /// The one name that is asked for by `metadata.name=…`.
-    pub(crate) fn name(&self) -> Option<&str> {
-        self.fields
-            .iter()
-            .find(|term| term.equal && term.field == "metadata.name")
-            .map(|term| term.value.as_str())
     }
 }
 
@@ -240,14 +232,14 @@ pub(crate) fn parse_labels(text: &str) -> Result<Vec<Requirement>, String> {
 }
 
 fn valid_key(key: &str) -> Result<(), String> {
-    match crate::names::qualified_name(key) {
+    match names::qualified_name(key).first() {
         Some(why) => Err(format!("<nil>: Invalid value: {key:?}: {why}")),
         None => Ok(()),
     }
 }
 
 fn valid_value(key: &str, value: &str) -> Result<(), String> {
-    match crate::names::label_value(value) {
+    match names::label_value(value).first() {
         Some(why) => Err(format!("values[0][{key}]: Invalid value: {value:?}: {why}")),
         None => Ok(()),
     }

@@ -4,6 +4,7 @@ use crate::{
     contract::{GroupResource, Lookup, User},
     handlers,
     registry::Registry,
+    service_account,
     store::{Key, Store},
 };
 use hostler_base::{Chance, Clock, Transport, transport};
@@ -47,8 +48,17 @@ pub(crate) struct Core {
     pub(crate) chance: Chance,
     /// By the hash of the token, so that neither a comparison's time nor a dump gives one away.
     tokens: RwLock<BTreeMap<[u8; 32], User>>,
+    /// Signs the tokens of service accounts.
+    pub(crate) token_key: [u8; 32],
     /// Ends the watches of the current life.
     life: Mutex<CancellationToken>,
+}
+
+fn token_key(chance: &Chance) -> [u8; 32] {
+    let chance = chance.split("service account tokens");
+    let mut key = [0; 32];
+    key.chunks_exact_mut(16).for_each(|part| part.copy_from_slice(&chance.u128().to_le_bytes()));
+    key
 }
 
 fn digest(token: &str) -> [u8; 32] {
@@ -61,7 +71,8 @@ impl Core {
     }
 
     pub(crate) fn user_of(&self, token: &str) -> Option<User> {
-        self.tokens.read().unwrap_or_else(PoisonError::into_inner).get(&digest(token)).cloned()
+        let known = self.tokens.read().unwrap_or_else(PoisonError::into_inner).get(&digest(token)).cloned();
+        known.or_else(|| service_account::user(self, token))
     }
 }
 
@@ -101,6 +112,7 @@ impl ApiServer {
             store: Store::new(options.history),
             registry: Registry::new(),
             clock: options.clock,
+            token_key: token_key(&options.chance),
             chance: options.chance,
             tokens: RwLock::default(),
             life: Mutex::default(),

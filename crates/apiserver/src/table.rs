@@ -1,6 +1,6 @@
 //! Table answers: columns and one row of cells per object.
 
-use crate::{contract::Column, registry::Resource, tables};
+use crate::{contract::Column, crd::CustomVersion, registry::Resource, tables};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -20,12 +20,22 @@ pub(crate) fn include(text: &str) -> Include {
     }
 }
 
-fn columns(resource: &Resource) -> Vec<Column> {
-    tables::columns(resource.group(), resource.name())
+fn custom_version<'a>(resource: &'a Resource, version: &str) -> Option<&'a CustomVersion> {
+    resource.custom.as_ref()?.kind.version(version)
 }
 
-fn cells(resource: &Resource, object: &Value, now: Timestamp) -> Vec<Value> {
-    tables::cells(resource.group(), resource.name(), object, now)
+fn columns(resource: &Resource, version: &str) -> Vec<Column> {
+    match custom_version(resource, version) {
+        Some(custom) => custom.columns().to_vec(),
+        None => tables::columns(resource.group(), resource.name()),
+    }
+}
+
+fn cells(resource: &Resource, version: &str, object: &Value, now: Timestamp) -> Vec<Value> {
+    match custom_version(resource, version) {
+        Some(custom) => custom.cells(object, now),
+        None => tables::cells(resource.group(), resource.name(), object, now),
+    }
 }
 
 /// The `PartialObjectMetadata` of an object.
@@ -36,8 +46,8 @@ pub(crate) fn partial(object: &Value) -> Value {
     })
 }
 
-fn row(resource: &Resource, object: Value, include: Include, now: Timestamp) -> Value {
-    let cells = cells(resource, &object, now);
+fn row(resource: &Resource, version: &str, object: Value, include: Include, now: Timestamp) -> Value {
+    let cells = cells(resource, version, &object, now);
     let object = match include {
         Include::None => Value::Null,
         Include::Metadata => partial(&object),
@@ -49,24 +59,26 @@ fn row(resource: &Resource, object: Value, include: Include, now: Timestamp) -> 
 /// A whole table; `with_columns` is off for all but the first event of a watch.
 pub(crate) fn table(
     resource: &Resource,
+    version: &str,
     objects: Vec<Value>,
     include: Include,
     metadata: Value,
     with_columns: bool,
     now: Timestamp,
 ) -> Value {
-    let definitions: Vec<Value> = if with_columns {
+    let definitions = if with_columns {
         let definition = |column: Column| {
             json!({
                 "name": column.name, "type": column.kind, "format": column.format,
                 "description": column.description, "priority": column.priority,
             })
         };
-        columns(resource).into_iter().map(definition).collect()
+        columns(resource, version).into_iter().map(definition).collect()
     } else {
-        Vec::new()
+        Value::Null
     };
-    let rows: Vec<Value> = objects.into_iter().map(|object| row(resource, object, include, now)).collect();
+    let rows: Vec<Value> =
+        objects.into_iter().map(|object| row(resource, version, object, include, now)).collect();
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
         "columnDefinitions": definitions, "rows": rows,

@@ -2,7 +2,9 @@
 
 use crate::{
     error::ApiError,
+    go_json,
     negotiate::{self, Encoding},
+    types,
 };
 use bytes::{Bytes, BytesMut};
 use hostler_base::transport::Body;
@@ -26,19 +28,46 @@ pub(super) async fn read(mut body: Body) -> Result<Bytes, ApiError> {
     Ok(out.freeze())
 }
 
-/// Decodes a body to a JSON tree.
-pub(super) fn decode(headers: &HeaderMap, body: &Bytes) -> Result<Value, ApiError> {
+/// Decodes a body to a JSON tree; `kind` is what it should hold.
+pub(super) fn decode(headers: &HeaderMap, kind: &str, body: &Bytes) -> Result<Value, ApiError> {
     match negotiate::encoding(headers)? {
-        Encoding::Json => json(body),
+        Encoding::Json => json(kind, body),
         Encoding::Yaml => yaml(body),
-        Encoding::Protobuf => Err(ApiError::unsupported_media_type("protobuf is not understood yet")),
+        Encoding::Protobuf => types::from_protobuf(body),
     }
 }
 
-pub(super) fn json(body: &[u8]) -> Result<Value, ApiError> {
-    serde_json::from_slice(body).map_err(|error| {
-        ApiError::bad_request(format!("the object provided is unrecognized (must be of type json): {error}"))
-    })
+fn json(kind: &str, body: &[u8]) -> Result<Value, ApiError> {
+    let unrecognized = |why: String| {
+        let shown = if body.is_empty() { "<empty>".to_owned() } else { summary(body) };
+        ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse \
+             error: {why} ({shown})"
+        ))
+    };
+    let value: Value =
+        serde_json::from_slice(body).map_err(|error| unrecognized(go_json::explain(body, &error)))?;
+    if value.is_object() {
+        return Ok(value);
+    }
+    let name = go_json::type_name(&value);
+    Err(unrecognized(format!(
+        "json: cannot unmarshal {name} into Go value of type struct {{ APIVersion string \
+         \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+    )))
+}
+
+/// The start of a body as a real server shows it: text as it is, the rest in hexadecimal.
+fn summary(body: &[u8]) -> String {
+    let start = body.get(..body.len().min(30)).unwrap_or_default();
+    let more = if body.len() > 30 { " ..." } else { "" };
+    match std::str::from_utf8(start) {
+        Ok(text) if text.starts_with('{') => format!("{text}{more}"),
+        _ => {
+            let hex: String = start.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{hex}{more}")
+        }
+    }
 }
 
 pub(super) fn yaml(body: &[u8]) -> Result<Value, ApiError> {

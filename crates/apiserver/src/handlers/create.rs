@@ -1,12 +1,16 @@
 //! Create, and what create and update share: checks of the body, encoding, names.
 
-use super::{Exchange, body};
+use super::{
+    Exchange, body,
+    rules::{self, FieldValidation, Rules},
+};
 use crate::{
-    contract::{Kind, keep},
+    access,
+    contract::{GroupResource, Kind},
     error::{ApiError, Cause},
     field::FieldError,
-    names, object,
-    registry::Resource,
+    kinds::metadata,
+    object,
     store::{Clash, Key, Stored},
 };
 use bytes::Bytes;
@@ -19,61 +23,21 @@ use std::sync::Arc;
 const NAME_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const GENERATED: usize = 5;
 const LONGEST_BASE: usize = 63 - GENERATED;
-
-struct Plain;
-impl Kind for Plain {}
-
-/// What is special about the kind of a resource.
-pub(super) fn hooks(_resource: &Resource) -> &'static dyn Kind {
-    &Plain
-}
-
-pub(super) fn selectable(resource: &Resource) -> &'static [&'static str] {
-    match (resource.group(), resource.name()) {
-        ("", "pods") => &["spec.nodeName", "status.phase", "spec.schedulerName", "spec.serviceAccountName"],
-        ("", "events") => {
-            &["involvedObject.name", "involvedObject.uid", "involvedObject.namespace", "reason"]
-        }
-        _ => &[],
-    }
-}
-
-pub(super) fn is_selectable(resource: &Resource, field: &str) -> bool {
-    match field {
-        "metadata.name" => true,
-        "metadata.namespace" => resource.namespaced,
-        _ => selectable(resource).contains(&field),
-    }
-}
-
-fn field_text(object: &Value, path: &str) -> String {
-    let value = path.split('.').try_fold(object, |value, part| value.get(part));
-    match value {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Null) | None => String::new(),
-        Some(other) => other.to_string(),
-    }
-}
+/// How often a generated name that is taken is drawn again.
+const DRAWS: usize = 8;
 
 /// Encodes an object as it is kept, with its revision; zero for a dry run's new object.
 pub(super) fn encode(exchange: &Exchange<'_>, key: &Arc<Key>, revision: u64, object: &mut Value) -> Stored {
-    if revision == 0 {
-        object::set(object, "resourceVersion", Value::Null);
-    } else {
-        object::set(object, "resourceVersion", json!(revision.to_string()));
-    }
-    let labels = object["metadata"]["labels"].as_object();
-    let labels = labels
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into()));
-    let mut labels: Vec<(Box<str>, Box<str>)> = labels.collect();
+    let resource = exchange.resource;
+    let version = if revision == 0 { Value::Null } else { json!(revision.to_string()) };
+    object::set(object, "resourceVersion", version);
+    rules::to_storage(resource, object);
+    let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
+    let mut labels: Vec<(Box<str>, Box<str>)> =
+        labels.map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into())).collect();
     labels.sort();
-    let fields = selectable(exchange.resource).iter().filter_map(|path| {
-        let text = field_text(object, path);
-        (!text.is_empty()).then(|| (Arc::from(*path), text.into_boxed_str()))
-    });
-    let fields = fields.collect();
+    let fields = rules::field_values(resource, object);
+    let fields = fields.into_iter().map(|(name, value)| (Arc::from(name), value.into_boxed_str())).collect();
     let bytes = Bytes::from(serde_json::to_vec(object).unwrap_or_default());
     Stored::new(Arc::clone(key), revision, bytes, labels.into_boxed_slice(), fields)
 }
@@ -82,29 +46,58 @@ pub(super) fn encode(exchange: &Exchange<'_>, key: &Arc<Key>, revision: u64, obj
 pub(super) fn check_type(exchange: &Exchange<'_>, object: &mut Value) -> Result<(), ApiError> {
     let resource = exchange.resource;
     let expected = exchange.target.api_version();
-    let Some(fields) = object.as_object_mut() else {
-        return Err(ApiError::bad_request(format!(
-            "the object provided is unrecognized (must be of type {}): it is no object",
+    let shown = object.to_string();
+    let unrecognized = |why: &str| {
+        ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): {why}",
             resource.kind
-        )));
+        ))
+    };
+    let Some(fields) = object.as_object_mut() else {
+        return Err(unrecognized("couldn't get version/kind; json parse error: it is no object"));
     };
     let given = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (api_version, kind) = (given("apiVersion"), given("kind"));
-    if !kind.is_empty() && kind != resource.kind {
-        let version = api_version.rsplit('/').next().unwrap_or_default();
-        return Err(ApiError::bad_request(format!(
-            "{kind} in version {version:?} cannot be handled as a {}: converting ({api_version}, Kind={kind}) is not possible",
-            resource.kind
-        )));
+    if resource.custom.is_some() {
+        for (name, text) in [("Kind", &kind), ("apiVersion", &api_version)] {
+            if text.is_empty() {
+                return Err(unrecognized(&format!("Object '{name}' is missing in '{shown}' ({shown})")));
+            }
+        }
+        if api_version != expected {
+            return Err(ApiError::bad_request(format!(
+                "the API version in the data ({api_version}) does not match the expected API version ({expected})"
+            )));
+        }
+        if kind != resource.kind {
+            let error = FieldError::invalid("kind", kind.clone(), format!("must be {}", resource.kind));
+            let name =
+                fields.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
+            return Err(ApiError::invalid(resource.group(), &kind, name, &[error]));
+        }
+    } else {
+        let api_version = if api_version.is_empty() { expected.clone() } else { api_version };
+        let kind = if kind.is_empty() { resource.kind.clone() } else { kind };
+        if api_version != expected || kind != resource.kind {
+            let version = api_version.rsplit('/').next().unwrap_or_default();
+            let why = if crate::types::kind(&api_version, &kind).is_some() {
+                let group = if resource.group().is_empty() { "core" } else { resource.group() };
+                let package = group.split('.').next().unwrap_or_default();
+                format!("converting ({version}.{kind}) to ({package}.{}): unknown conversion", resource.kind)
+            } else {
+                format!(
+                    "no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\""
+                )
+            };
+            return Err(ApiError::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {}: {why}",
+                resource.kind
+            )));
+        }
+        fields.insert("apiVersion".to_owned(), json!(expected));
+        fields.insert("kind".to_owned(), json!(resource.kind));
     }
-    if !api_version.is_empty() && api_version != expected {
-        return Err(ApiError::bad_request(format!(
-            "the API version in the data ({api_version}) does not match the expected API version ({expected})"
-        )));
-    }
-    fields.insert("apiVersion".to_owned(), json!(expected));
-    fields.insert("kind".to_owned(), json!(resource.kind));
-    if !fields.get("metadata").is_some_and(Value::is_object) {
+    if fields.get("metadata").is_none_or(Value::is_null) {
         fields.insert("metadata".to_owned(), json!({}));
     }
     Ok(())
@@ -112,8 +105,7 @@ pub(super) fn check_type(exchange: &Exchange<'_>, object: &mut Value) -> Result<
 
 /// A random UUID in the form of version 4.
 pub(super) fn uid(chance: &Chance) -> String {
-    let bits = chance.u128();
-    let hex = format!("{bits:032x}");
+    let hex = format!("{:032x}", chance.u128());
     let variant = match hex.as_bytes().get(16).map(|byte| byte % 4) {
         Some(0) => '8',
         Some(1) => '9',
@@ -132,43 +124,13 @@ fn generated_name(chance: &Chance, base: &str) -> String {
     format!("{}{}", base.get(..end).unwrap_or_default(), chance.text(NAME_ALPHABET, GENERATED))
 }
 
-/// Checks labels, annotations, finalizers and owners.
-pub(super) fn check_metadata(new: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let entries = |field: &str| {
-        let map = new["metadata"][field].as_object();
-        map.into_iter()
-            .flatten()
-            .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
-    };
-    for (key, value) in entries("labels") {
-        if let Some(why) = names::qualified_name(&key) {
-            errors.push(FieldError::invalid("metadata.labels", key, why));
-        }
-        if let Some(why) = names::label_value(&value) {
-            errors.push(FieldError::invalid("metadata.labels", value, why));
-        }
-    }
-    for (key, _) in entries("annotations") {
-        if let Some(why) = names::qualified_name(&key.to_lowercase()) {
-            errors.push(FieldError::invalid("metadata.annotations", key, why));
-        }
-    }
-    for finalizer in object::finalizers(new) {
-        if let Some(why) = names::qualified_name(&finalizer) {
-            errors.push(FieldError::invalid("metadata.finalizers", finalizer, why));
-        }
-    }
-    errors
-}
-
 /// The namespace must be there and not be going away.
 fn check_namespace(exchange: &Exchange<'_>, name: &str) -> Result<(), ApiError> {
     let namespace = exchange.target.namespace.as_str();
     if namespace.is_empty() {
         return Ok(());
     }
-    let shelf = crate::contract::GroupResource::new("", "namespaces");
+    let shelf = GroupResource::new("", "namespaces");
     let Some(found) = exchange.core.store.get(&shelf, &Key::new("", namespace)) else {
         return Err(ApiError::not_found("", "namespaces", namespace));
     };
@@ -188,34 +150,43 @@ fn check_namespace(exchange: &Exchange<'_>, name: &str) -> Result<(), ApiError> 
 
 pub(super) fn create(exchange: &Exchange<'_>, bytes: &Bytes) -> Result<Response<Body>, ApiError> {
     let dry_run = exchange.query.dry_run("CreateOptions")?;
-    let object = body::decode(exchange.headers, bytes)?;
+    let validation = FieldValidation::read(exchange, "CreateOptions")?;
+    let mut object = body::decode(exchange.headers, &exchange.resource.kind, bytes)?;
+    check_type(exchange, &mut object)?;
+    let object = rules::decode(exchange, object, validation)?;
+    if exchange.resource.create_only {
+        return super::subresource::answer_only(exchange, object, dry_run);
+    }
     let stored = create_object(exchange, object, dry_run)?;
     Ok(exchange.object(StatusCode::CREATED, &stored))
 }
 
-/// Creates an object, or finds out whether it could be.
+/// Creates a decoded object, or finds out whether it could be.
 pub(crate) fn create_object(
     exchange: &Exchange<'_>,
     mut object: Value,
     dry_run: bool,
 ) -> Result<Arc<Stored>, ApiError> {
     let (resource, target) = (exchange.resource, exchange.target);
-    check_type(exchange, &mut object)?;
-    let namespace = object::namespace(&object);
-    if !namespace.is_empty() && namespace != target.namespace {
-        return Err(ApiError::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
-    }
-    if !object::text(&object, "resourceVersion").is_empty() {
-        return Err(ApiError::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "",
-            "resourceVersion should not be set on objects to be created",
+    same_namespace(exchange, &object)?;
+    if resource.custom.as_ref().is_some_and(|custom| custom.terminating) {
+        return Err(ApiError::method_not_allowed(
+            "create not allowed while custom resource definition is terminating",
         ));
     }
     check_namespace(exchange, object::name(&object))?;
-    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+    if !object::text(&object, "resourceVersion").is_empty() {
+        let why = "resourceVersion should not be set on objects to be created";
+        return Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", why));
+    }
+    for field in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "managedFields",
+    ] {
         object::set(&mut object, field, Value::Null);
     }
     object::set(
@@ -223,7 +194,8 @@ pub(crate) fn create_object(
         "namespace",
         if resource.namespaced { json!(target.namespace) } else { Value::Null },
     );
-    let kind = hooks(resource);
+    let rules = Rules::of(resource, &target.version);
+    let kind = rules.kind();
     kind.default(&mut object);
     kind.prepare_create(&mut object, &exchange.context())?;
     let generation = if kind.has_generation() { json!(1) } else { Value::Null };
@@ -232,18 +204,30 @@ pub(crate) fn create_object(
     object::set(&mut object, "creationTimestamp", json!(object::seconds(exchange.core.clock.now())));
     let base = object::text(&object, "generateName").to_owned();
     let generate = object::name(&object).is_empty() && !base.is_empty();
-    // A name that is taken is drawn again, as a real server does.
-    for attempt in 0.. {
+    object::tidy(&mut object);
+    rules::complete(resource, &target.api_version(), &mut object);
+    rules::record_manager(exchange, None, &mut object);
+    for _ in 1..DRAWS {
         if generate {
             object::set(&mut object, "name", json!(generated_name(&exchange.core.chance, &base)));
         }
-        object::tidy(&mut object);
         match insert(exchange, kind, &mut object, dry_run) {
-            Err(error) if generate && error.reason == "AlreadyExists" && attempt < 7 => {}
+            Err(error) if generate && error.reason == "AlreadyExists" => {}
             result => return result,
         }
     }
-    Err(ApiError::internal("no name could be generated"))
+    insert(exchange, kind, &mut object, dry_run)
+}
+
+/// The namespace in the body, if there is one, has to be the one in the path.
+pub(super) fn same_namespace(exchange: &Exchange<'_>, object: &Value) -> Result<(), ApiError> {
+    let namespace = object::namespace(object);
+    if namespace.is_empty() || namespace == exchange.target.namespace {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(
+        "the namespace of the provided object does not match the namespace sent on the request",
+    ))
 }
 
 fn insert(
@@ -254,18 +238,14 @@ fn insert(
 ) -> Result<Arc<Stored>, ApiError> {
     let resource = exchange.resource;
     let name = object::name(object).to_owned();
-    let mut errors = Vec::new();
-    if name.is_empty() {
-        errors.push(FieldError::required("metadata.name", "name or generateName is required"));
-    } else if let Some(why) =
-        names::dns_subdomain(&name).filter(|_| resource.group() != "rbac.authorization.k8s.io")
-    {
-        errors.push(FieldError::invalid("metadata.name", name.clone(), why));
-    }
-    errors.extend(check_metadata(object));
+    let rule = metadata::name_rule(resource.group(), resource.name());
+    let mut errors = metadata::validate_create(object, resource.namespaced, rule);
     errors.extend(kind.validate(object));
     if !errors.is_empty() {
         return Err(ApiError::invalid(resource.group(), &resource.kind, &name, &errors));
+    }
+    if resource.group() == "rbac.authorization.k8s.io" {
+        access::check_grant(exchange.user, resource.name(), object, None, &**exchange.core)?;
     }
     let key = Arc::new(Key::new(&exchange.target.namespace, &name));
     let exists = || ApiError::already_exists(resource.group(), resource.name(), &name);
@@ -279,20 +259,13 @@ fn insert(
     let stored = exchange
         .core
         .store
-        .insert(&resource.shelf, &key, |revision| encode(exchange, &key, revision, object));
-    stored.map_err(|clash| match clash {
-        Clash::Exists => exists(),
-        Clash::Missing | Clash::Changed => ApiError::modified(resource.group(), resource.name(), &name),
-    })
-}
-
-/// Puts back what an update can never change.
-pub(super) fn keep_identity(new: &mut Value, old: &Value) {
-    keep(new, old, "apiVersion");
-    keep(new, old, "kind");
-    for field in ["uid", "creationTimestamp", "generation", "deletionTimestamp", "generateName"] {
-        object::keep(new, old, field);
-    }
+        .insert(&resource.shelf, &key, |revision| encode(exchange, &key, revision, object))
+        .map_err(|clash| match clash {
+            Clash::Exists => exists(),
+            Clash::Missing | Clash::Changed => ApiError::modified(resource.group(), resource.name(), &name),
+        })?;
+    exchange.wrote();
+    Ok(stored)
 }
 
 #[cfg(test)]

@@ -2,14 +2,18 @@
 
 use super::{
     Exchange, body,
-    create::{encode, hooks},
+    create::encode,
     json_answer, read,
+    rules::{Rules, is_definition},
+    view,
 };
 use crate::{
     contract::Deletion,
+    crds,
     error::ApiError,
+    field::{Fault, FieldError},
     object, query,
-    store::{Clash, Stored},
+    store::{Clash, Key, Stored},
 };
 use bytes::Bytes;
 use hostler_base::transport::Body;
@@ -32,7 +36,7 @@ pub(super) struct DeleteOptions {
 }
 
 /// What became of the object.
-enum Fate {
+pub(super) enum Fate {
     Removed(Arc<Stored>),
     /// It is marked and waits for a finalizer or the end of its grace period.
     Waits(Arc<Stored>),
@@ -50,16 +54,23 @@ impl DeleteOptions {
                 ..Self::default()
             }
         } else {
-            Self::from_body(&body::decode(exchange.headers, bytes)?)?
+            Self::from_body(&body::decode(exchange.headers, "DeleteOptions", bytes)?)?
         };
         options.check()?;
         Ok(options)
     }
 
-    fn from_body(body: &Value) -> Result<Self, ApiError> {
+    pub(super) fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    pub(super) fn from_body(body: &Value) -> Result<Self, ApiError> {
         let kind = body["kind"].as_str().unwrap_or_default();
         if !(kind.is_empty() || kind == "DeleteOptions") {
-            return Err(ApiError::bad_request("decoded object cannot be converted to DeleteOptions"));
+            let version = body["apiVersion"].as_str().unwrap_or("v1");
+            return Err(ApiError::bad_request(format!(
+                "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+            )));
         }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let stages: Vec<String> = body["dryRun"].as_array().into_iter().flatten().map(text).collect();
@@ -74,14 +85,15 @@ impl DeleteOptions {
     }
 
     fn check(&self) -> Result<(), ApiError> {
-        use crate::field::FieldError;
         let mut errors = Vec::new();
-        if self.grace.is_some_and(|grace| grace < 0) {
-            // A real server takes a negative period for the shortest there is.
-        }
         if !matches!(self.policy.as_str(), "" | "Background" | "Foreground" | "Orphan") {
-            let supported = ["Background", "Foreground", "Orphan"];
-            errors.push(FieldError::not_supported("propagationPolicy", self.policy.clone(), &supported));
+            let supported = "supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"";
+            errors.push(FieldError::new(
+                Fault::NotSupported,
+                "propagationPolicy",
+                json!(self.policy),
+                supported,
+            ));
         }
         if !self.policy.is_empty() && self.orphan_dependents.is_some() {
             let why = "orphanDependents and deletionPropagation cannot be both set";
@@ -165,21 +177,26 @@ fn marked(exchange: &Exchange<'_>, old: &Value, options: &DeleteOptions, now: Ti
         let end: Timestamp = object::text(old, "deletionTimestamp").parse().unwrap_or(now);
         let start = end.saturating_sub(SignedDuration::from_secs(present)).unwrap_or(end);
         set_deletion(&mut new, start, asked.max(0));
-        if asked <= 0 && object::finalizers(&new).is_empty() {
+        if asked <= 0 && !Rules::of(exchange.resource, &exchange.target.version).kind().is_held(&new) {
             return None;
         }
         return Some(new);
     }
-    let grace = match hooks(exchange.resource).deletion(old, options.grace) {
+    let rules = Rules::of(exchange.resource, &exchange.target.version);
+    let grace = match rules.kind().deletion(old, options.grace) {
         Deletion::Graceful(grace) if grace > 0 => grace,
         Deletion::Graceful(_) | Deletion::Now => 0,
     };
     let finalizers = options.finalizers(&object::finalizers(old));
     object::set_finalizers(&mut new, &finalizers);
-    if grace == 0 && finalizers.is_empty() {
+    if is_definition(exchange.resource) {
+        crds::mark_terminating(&mut new, now);
+    }
+    if grace == 0 && !rules.kind().is_held(&new) {
         return None;
     }
     set_deletion(&mut new, now, grace);
+    rules.kind().begin_deletion(&mut new);
     if object::generation(old) > 0 {
         object::set(&mut new, "generation", json!(object::generation(old) + 1));
     }
@@ -211,23 +228,23 @@ fn check_preconditions(
                 "the {name} in the precondition ({wanted}) does not match the {name} in record ({found}). {end}"
             );
             let resource = exchange.resource;
-            return Err(ApiError::conflict(resource.group(), resource.name(), object::name(old), &why));
+            return Err(ApiError::conflict(resource.group(), &resource.kind, object::name(old), &why));
         }
     }
     Ok(())
 }
 
-fn delete_object(
+pub(super) fn delete_object(
     exchange: &Exchange<'_>,
     namespace: &str,
     name: &str,
     options: &DeleteOptions,
 ) -> Result<Fate, ApiError> {
     let (store, shelf) = (&exchange.core.store, &exchange.resource.shelf);
-    let key = crate::store::Key::new(namespace, name);
+    let key = Key::new(namespace, name);
     loop {
         let current = store.get(shelf, &key).ok_or_else(|| exchange.not_found(name))?;
-        let old = current.parse();
+        let old = view::tree(exchange.resource, &exchange.target.version, &current);
         check_preconditions(exchange, &old, options)?;
         let next = marked(exchange, &old, options, exchange.core.clock.now());
         if options.dry_run {
@@ -255,7 +272,10 @@ fn delete_object(
             }
         };
         match written {
-            Ok(fate) => return Ok(fate),
+            Ok(fate) => {
+                exchange.wrote();
+                return Ok(fate);
+            }
             // Someone else wrote in between: look again.
             Err(Clash::Changed | Clash::Exists) => {}
             Err(Clash::Missing) => return Err(exchange.not_found(name)),

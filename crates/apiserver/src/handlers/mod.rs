@@ -3,8 +3,11 @@
 mod body;
 pub(crate) mod create;
 mod delete;
+mod internal;
 mod patch;
 mod read;
+mod rules;
+mod subresource;
 mod update;
 mod view;
 mod watch;
@@ -12,6 +15,7 @@ mod watch;
 use crate::{
     access,
     contract::{Attributes, Context, User},
+    crds, discovery,
     error::ApiError,
     negotiate::{self, Form},
     query::Query,
@@ -20,11 +24,14 @@ use crate::{
     server::{ApiServer, Core},
     store::Stored,
 };
+pub(crate) use internal::Internal;
+
 use bytes::Bytes;
 use hostler_base::transport::{self, Body};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::{cell::RefCell, sync::Arc};
+use update::Part;
 
 /// One request for a resource, on its way through the handlers.
 pub(crate) struct Exchange<'a> {
@@ -35,11 +42,28 @@ pub(crate) struct Exchange<'a> {
     pub(crate) query: &'a Query,
     pub(crate) form: Form,
     pub(crate) headers: &'a HeaderMap,
+    /// What the answer warns of.
+    pub(crate) warnings: RefCell<Vec<String>>,
 }
 
 impl Exchange<'_> {
     pub(crate) fn context(&self) -> Context<'_> {
         Context { clock: &self.core.clock, chance: &self.core.chance, user: self.user, lookup: &**self.core }
+    }
+
+    /// Another exchange with the same circumstances.
+    fn again(&self) -> Self {
+        Self { warnings: RefCell::default(), ..*self }
+    }
+
+    /// After a write: definitions bring resources along, and wait for the last of their objects.
+    fn wrote(&self) {
+        let resource = self.resource;
+        let waited_for = resource.custom.as_ref().is_some_and(|custom| custom.terminating)
+            && self.core.store.is_empty(&resource.shelf);
+        if waited_for || rules::is_definition(resource) {
+            crds::sync(self.core);
+        }
     }
 
     fn not_found(&self, name: &str) -> ApiError {
@@ -148,8 +172,15 @@ async fn route(core: Arc<Core>, user: Arc<User>, request: Request<Body>) -> Resu
         query: &query,
         form,
         headers: &parts.headers,
+        warnings: RefCell::default(),
     };
-    answer(&exchange, verb, &bytes)
+    let mut response = answer(&exchange, verb, &bytes)?;
+    for warning in exchange.warnings.take() {
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - {warning:?}")) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+    Ok(response)
 }
 
 fn not_allowed() -> ApiError {
@@ -179,7 +210,7 @@ fn check_scope(target: &Target, resource: &Resource, verb: &str) -> Result<(), A
 
 fn answer(exchange: &Exchange<'_>, verb: &str, body: &Bytes) -> Result<Response<Body>, ApiError> {
     if !exchange.target.subresource.is_empty() {
-        return update::subresource(exchange, verb, body);
+        return subresource::answer(exchange, verb, body);
     }
     if !exchange.resource.verbs().contains(&verb) {
         return Err(not_allowed());
@@ -189,8 +220,8 @@ fn answer(exchange: &Exchange<'_>, verb: &str, body: &Bytes) -> Result<Response<
         "list" => read::list(exchange),
         "watch" => watch::watch(exchange),
         "create" => create::create(exchange, body),
-        "update" => update::update(exchange, body),
-        "patch" => patch::patch(exchange, body),
+        "update" => update::update(exchange, Part::Main, body),
+        "patch" => patch::patch(exchange, Part::Main, body),
         "delete" => delete::delete(exchange, body),
         "deletecollection" => delete::delete_collection(exchange, body),
         _ => Err(not_allowed()),
@@ -198,15 +229,15 @@ fn answer(exchange: &Exchange<'_>, verb: &str, body: &Bytes) -> Result<Response<
 }
 
 fn elsewhere(
-    _core: &Core,
+    core: &Core,
     path: &str,
-    _place: &Place,
-    _headers: &HeaderMap,
+    place: &Place,
+    headers: &HeaderMap,
 ) -> Result<Response<Body>, ApiError> {
     match path.trim_end_matches('/') {
         "/healthz" | "/livez" | "/readyz" => Ok(plain(StatusCode::OK, "ok")),
         "/version" => Ok(json_answer(StatusCode::OK, &version())),
-        _ => Err(ApiError::no_such_path()),
+        _ => discovery::answer(core, path, place, headers),
     }
 }
 

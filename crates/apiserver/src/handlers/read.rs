@@ -1,6 +1,6 @@
 //! Get and list.
 
-use super::{Exchange, json_answer, json_bytes, view};
+use super::{Exchange, json_answer, json_bytes, rules, view};
 use crate::{
     error::{ApiError, Cause},
     field::{Fault, FieldError},
@@ -35,7 +35,7 @@ pub(super) fn find(exchange: &Exchange<'_>) -> Result<Arc<Stored>, ApiError> {
 pub(super) fn revision(text: &str) -> Result<u64, ApiError> {
     text.parse().map_err(|_| {
         ApiError::bad_request(format!(
-            "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+            "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
         ))
     })
 }
@@ -65,9 +65,7 @@ pub(super) fn selector(exchange: &Exchange<'_>) -> Result<Selector, ApiError> {
     let fields =
         selector::parse_fields(exchange.query.text("fieldSelector")).map_err(ApiError::bad_request)?;
     for term in &fields {
-        if !super::create::is_selectable(exchange.resource, &term.field) {
-            return Err(ApiError::bad_request(format!("field label not supported: {}", term.field)));
-        }
+        rules::check_selectable(exchange.resource, &exchange.target.version, &term.field)?;
     }
     Ok(Selector { labels, fields })
 }
@@ -151,7 +149,8 @@ fn encode_token(revision: i64, key: &Key, namespace: &str) -> String {
 }
 
 fn decode_token(token: &str, namespace: &str, namespaced: bool) -> Result<(Option<u64>, Key), ApiError> {
-    let broken = |why: &str| ApiError::bad_request(format!("continue key is not valid{why}"));
+    let broken =
+        |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid{why}"));
     let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|error| broken(&format!(": {error}")))?;
     let value: Value = serde_json::from_slice(&bytes).map_err(|error| broken(&format!(": {error}")))?;
     if value["v"] != "meta.k8s.io/v1" {
@@ -233,7 +232,7 @@ pub(super) fn render(exchange: &Exchange<'_>, items: &[&Arc<Stored>], metadata: 
         Form::Table => {
             let include = table::include(exchange.query.text("includeObject"));
             let now = exchange.core.clock.now();
-            let table = table::table(resource, trees().collect(), include, metadata, true, now);
+            let table = table::table(resource, version, trees().collect(), include, metadata, true, now);
             json_answer(StatusCode::OK, &table)
         }
         Form::Partial => {
@@ -255,11 +254,20 @@ fn join(exchange: &Exchange<'_>, items: &[&Arc<Stored>], metadata: &Value) -> By
     let (kind, api_version) = (json!(resource.list_kind), json!(exchange.target.api_version()));
     let head = format!("{{\"kind\":{kind},\"apiVersion\":{api_version},\"metadata\":{metadata},\"items\":[");
     out.put_slice(head.as_bytes());
+    // Items of built-in lists do not repeat what the list says of all of them.
+    let own_type = format!("{{\"apiVersion\":{api_version},\"kind\":{},", json!(resource.kind));
     for (index, item) in items.iter().enumerate() {
         if index > 0 {
             out.put_u8(b',');
         }
-        out.put_slice(&view::bytes(resource, &exchange.target.version, item));
+        let bytes = view::bytes(resource, &exchange.target.version, item);
+        match bytes.strip_prefix(own_type.as_bytes()) {
+            Some(rest) if resource.custom.is_none() => {
+                out.put_u8(b'{');
+                out.put_slice(rest);
+            }
+            _ => out.put_slice(&bytes),
+        }
     }
     out.put_slice(b"]}");
     out.freeze()

@@ -1,14 +1,18 @@
-//! Update of an object or its status: read, change, check, write if nobody else did meanwhile.
+//! Update of an object or a part of it: read, change, check, write if nobody else did meanwhile.
 
 use super::{
     Exchange, body,
-    create::{check_metadata, check_type, create_object, encode, hooks, keep_identity},
-    patch, read,
+    create::{check_type, create_object, encode, same_namespace},
+    read,
+    rules::{self, FieldValidation, Rules},
+    view,
 };
 use crate::{
-    contract::Kind,
+    access,
+    contract::keep,
     error::ApiError,
     field::FieldError,
+    kinds::{self, metadata},
     object,
     store::{Clash, Key, Stored},
 };
@@ -23,94 +27,74 @@ use std::sync::Arc;
 pub(super) enum Part {
     Main,
     Status,
+    /// The conditions of a signing request that say yes or no.
+    Approval,
+    /// The finalizers in a namespace's spec.
+    Finalize,
+}
+
+/// How a write came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Means {
+    Put,
+    Patch,
 }
 
 /// How often a write that names no version is tried again when others write at the same time.
 const ATTEMPTS: usize = 5;
 
-pub(super) fn update(exchange: &Exchange<'_>, bytes: &Bytes) -> Result<Response<Body>, ApiError> {
+pub(super) fn update(exchange: &Exchange<'_>, part: Part, bytes: &Bytes) -> Result<Response<Body>, ApiError> {
     let dry_run = exchange.query.dry_run("UpdateOptions")?;
-    let new = decode_update(exchange, bytes)?;
+    let validation = FieldValidation::read(exchange, "UpdateOptions")?;
+    let mut new = body::decode(exchange.headers, &exchange.resource.kind, bytes)?;
+    check_type(exchange, &mut new)?;
+    let new = rules::decode(exchange, new, validation)?;
+    same_name(exchange, &new)?;
+    same_namespace(exchange, &new)?;
     let key = Key::new(&exchange.target.namespace, &exchange.target.name);
     let missing = exchange.core.store.get(&exchange.resource.shelf, &key).is_none();
-    if missing && exchange.resource.create_on_update {
+    if missing && part == Part::Main && exchange.resource.create_on_update {
+        let attributes = exchange.target.attributes("create", "");
+        super::permit(exchange.core, exchange.user, &attributes)?;
         let stored = create_object(exchange, new, dry_run)?;
         return Ok(exchange.object(StatusCode::CREATED, &stored));
     }
-    let stored = change(exchange, Part::Main, dry_run, true, |_| Ok(new.clone()))?;
+    let stored = change(exchange, part, dry_run, Means::Put, |_| Ok(new.clone()))?;
     Ok(exchange.object(StatusCode::OK, &stored))
 }
 
-fn decode_update(exchange: &Exchange<'_>, bytes: &Bytes) -> Result<Value, ApiError> {
-    let mut new = body::decode(exchange.headers, bytes)?;
-    check_type(exchange, &mut new)?;
-    let target = exchange.target;
-    let name = object::name(&new);
-    if name != target.name {
-        return Err(ApiError::bad_request(if name.is_empty() {
-            "name must be provided".to_owned()
-        } else {
-            format!("the name of the object ({name}) does not match the name on the URL ({})", target.name)
-        }));
-    }
-    let namespace = object::namespace(&new);
-    if !namespace.is_empty() && namespace != target.namespace {
+/// The name in the body has to be the one in the path.
+pub(super) fn same_name(exchange: &Exchange<'_>, new: &Value) -> Result<(), ApiError> {
+    let (name, expected) = (object::name(new), &exchange.target.name);
+    if name.is_empty() {
         return Err(ApiError::bad_request(format!(
-            "the namespace of the object ({namespace}) does not match the namespace on the URL ({})",
-            target.namespace
+            "the name of the object ({expected} based on URL) was undeterminable: name must be provided"
         )));
     }
-    Ok(new)
+    if name != expected {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({expected})"
+        )));
+    }
+    Ok(())
 }
 
-/// Subresources.
-pub(super) fn subresource(
-    exchange: &Exchange<'_>,
-    verb: &str,
-    bytes: &Bytes,
-) -> Result<Response<Body>, ApiError> {
-    let name = exchange.target.subresource.as_str();
-    let known = exchange.resource.subresource(name).ok_or_else(ApiError::no_such_path)?;
-    if !known.verbs.contains(&verb) {
-        return Err(super::not_allowed());
-    }
-    match (name, verb) {
-        (_, "get") => read::get(exchange),
-        ("status", "update") => {
-            let dry_run = exchange.query.dry_run("UpdateOptions")?;
-            let new = decode_update(exchange, bytes)?;
-            let stored = change(exchange, Part::Status, dry_run, true, |_| Ok(new.clone()))?;
-            Ok(exchange.object(StatusCode::OK, &stored))
-        }
-        ("status", "patch") => patch::patch_part(exchange, Part::Status, bytes),
-        _ => Err(super::not_allowed()),
-    }
-}
-
-/// Changes the object the request names. `make` gets the current object and gives the wanted one. With
-/// `strict` the wanted object's resource version has to be the current one where it is given.
+/// Changes the object the request names. `make` gets the current object and gives the wanted one.
 pub(super) fn change(
     exchange: &Exchange<'_>,
     part: Part,
     dry_run: bool,
-    strict: bool,
+    means: Means,
     make: impl Fn(&Value) -> Result<Value, ApiError>,
 ) -> Result<Arc<Stored>, ApiError> {
     let resource = exchange.resource;
     for _ in 0..ATTEMPTS {
         let current = read::find(exchange)?;
-        let old = current.parse();
+        let old = view::tree(resource, &exchange.target.version, &current);
         let mut new = make(&old)?;
         let version = object::text(&new, "resourceVersion").to_owned();
-        if version.is_empty() && strict && !resource.unconditional_update {
-            let why = "must be specified for an update";
-            let error = FieldError::invalid("metadata.resourceVersion", json!(0), why);
-            return Err(ApiError::invalid(resource.group(), &resource.kind, &exchange.target.name, &[error]));
-        }
-        if !version.is_empty() && version != current.revision.to_string() {
-            return Err(ApiError::modified(resource.group(), resource.name(), &exchange.target.name));
-        }
-        prepare(exchange, part, &mut new, &old)?;
+        check_version(exchange, &version, &current, means)?;
+        prepare(exchange, part, means, &mut new, &old)?;
         match write(exchange, &current, &old, new, dry_run) {
             Err(Clash::Changed) if version.is_empty() => {}
             Err(Clash::Missing) => return Err(exchange.not_found(&exchange.target.name)),
@@ -121,53 +105,126 @@ pub(super) fn change(
     Err(ApiError::modified(resource.group(), resource.name(), &exchange.target.name))
 }
 
-/// Makes the wanted object one that may be written, or says why it may not.
-fn prepare(exchange: &Exchange<'_>, part: Part, new: &mut Value, old: &Value) -> Result<(), ApiError> {
-    let resource = exchange.resource;
-    let name = exchange.target.name.as_str();
-    let uid = object::text(new, "uid");
-    if !uid.is_empty() && uid != object::text(old, "uid") {
-        let why = format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-            object::text(old, "uid")
-        );
-        return Err(ApiError::conflict(resource.group(), resource.name(), name, &why));
+/// Changes the object the request names as the server itself does: without the checks of an update.
+pub(super) fn overwrite(
+    exchange: &Exchange<'_>,
+    dry_run: bool,
+    edit: impl Fn(&mut Value) -> Result<(), ApiError>,
+) -> Result<Arc<Stored>, ApiError> {
+    for _ in 0..ATTEMPTS {
+        let current = read::find(exchange)?;
+        let old = view::tree(exchange.resource, &exchange.target.version, &current);
+        let mut new = old.clone();
+        edit(&mut new)?;
+        match write(exchange, &current, &old, new, dry_run) {
+            Err(Clash::Missing) => return Err(exchange.not_found(&exchange.target.name)),
+            Err(_) => {}
+            Ok(stored) => return Ok(stored),
+        }
     }
-    let kind = hooks(resource);
-    keep_identity(new, old);
-    object::keep(new, old, "namespace");
-    if object::metadata(new).is_some_and(|metadata| !metadata.contains_key("deletionGracePeriodSeconds")) {
+    Err(ApiError::modified(exchange.resource.group(), exchange.resource.name(), &exchange.target.name))
+}
+
+fn check_version(
+    exchange: &Exchange<'_>,
+    version: &str,
+    current: &Stored,
+    means: Means,
+) -> Result<(), ApiError> {
+    let (resource, name) = (exchange.resource, &exchange.target.name);
+    if version.is_empty() {
+        if means == Means::Put && !resource.unconditional_update {
+            let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+            return Err(ApiError::invalid(resource.group(), resource.name(), name, &[error]));
+        }
+        return Ok(());
+    }
+    let Ok(version) = version.parse::<u64>() else {
+        let why = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
+        return Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", why));
+    };
+    if version == current.revision {
+        return Ok(());
+    }
+    Err(ApiError::modified(resource.group(), resource.name(), name))
+}
+
+fn check_uid(exchange: &Exchange<'_>, means: Means, new: &Value, old: &Value) -> Result<(), ApiError> {
+    let (resource, name) = (exchange.resource, exchange.target.name.as_str());
+    let (uid, found) = (object::text(new, "uid"), object::text(old, "uid"));
+    if uid.is_empty() || uid == found {
+        return Ok(());
+    }
+    if means == Means::Patch {
+        let error = FieldError::invalid("metadata.uid", uid, "field is immutable");
+        return Err(ApiError::invalid(resource.group(), &resource.kind, name, &[error]));
+    }
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{}/{}{name}, ResourceVersion: 0, AdditionalErrorMsg: \
+         Precondition failed: UID in precondition: {uid}, UID in object meta: {found}",
+        resource.name(),
+        if resource.namespaced { format!("{}/", exchange.target.namespace) } else { String::new() },
+    );
+    Err(ApiError::conflict(resource.group(), resource.name(), name, &why))
+}
+
+/// Makes the wanted object one that may be written, or says why it may not.
+fn prepare(
+    exchange: &Exchange<'_>,
+    part: Part,
+    means: Means,
+    new: &mut Value,
+    old: &Value,
+) -> Result<(), ApiError> {
+    let resource = exchange.resource;
+    check_uid(exchange, means, new, old)?;
+    let rules = Rules::of(resource, &exchange.target.version);
+    let kind = rules.kind();
+    keep(new, old, "apiVersion");
+    keep(new, old, "kind");
+    for field in ["uid", "creationTimestamp", "deletionTimestamp", "generateName", "namespace", "selfLink"] {
+        object::keep(new, old, field);
+    }
+    object::keep(new, old, "generation");
+    if object::grace(new).is_none() || object::grace(old).is_none() {
         object::keep(new, old, "deletionGracePeriodSeconds");
     }
     kind.default(new);
     let errors = match part {
-        Part::Main => {
-            kind.prepare_update(new, old, &exchange.context());
-            let mut errors = check_metadata(new);
-            errors.extend(kind.validate(new));
-            errors.extend(kind.validate_update(new, old));
+        Part::Main | Part::Finalize => {
+            if part == Part::Main {
+                kind.prepare_update(new, old, &exchange.context());
+            } else {
+                kinds::namespace::prepare_finalize(new, old);
+            }
+            let mut errors = metadata::validate_update(new, old);
+            errors.extend(rules.validate_update(resource, new, old));
             errors
         }
         Part::Status => {
-            kind.prepare_status_update(new, old, &exchange.context());
-            kind.validate_status_update(new, old)
+            rules.prepare_status(new, old, &exchange.context());
+            let mut errors = metadata::validate_update(new, old);
+            errors.extend(rules.validate_status_update(new, old));
+            errors
+        }
+        Part::Approval => {
+            rules::only_status_field(new, old, "conditions");
+            rules.validate_status_update(new, old)
         }
     };
     if !errors.is_empty() {
-        return Err(ApiError::invalid(resource.group(), &resource.kind, name, &errors));
+        return Err(ApiError::invalid(resource.group(), &resource.kind, &exchange.target.name, &errors));
+    }
+    if resource.group() == "rbac.authorization.k8s.io" {
+        access::check_grant(exchange.user, resource.name(), new, Some(old), &**exchange.core)?;
     }
     object::tidy(new);
-    if part == Part::Main && kind.has_generation() && differs_beyond_metadata(kind, new, old) {
+    rules::complete(resource, &exchange.target.api_version(), new);
+    let counted = part == Part::Main && object::generation(old) > 0;
+    if counted && kind.has_generation() && kind.moves_generation(new, old) {
         object::set(new, "generation", json!(object::generation(old) + 1));
     }
     Ok(())
-}
-
-fn differs_beyond_metadata(kind: &dyn Kind, new: &Value, old: &Value) -> bool {
-    let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else { return true };
-    let counted = |field: &str| field != "metadata" && !(field == "status" && kind.has_status());
-    new.iter().any(|(field, value)| counted(field) && old.get(field) != Some(value))
-        || old.keys().any(|field| counted(field) && !new.contains_key(field))
 }
 
 /// Writes the new state; what changes nothing is not written, and an object that waited for its last
@@ -183,17 +240,21 @@ fn write(
     if new == *old {
         return Ok(Arc::clone(current));
     }
+    rules::record_manager(exchange, Some(old), &mut new);
+    let rules = Rules::of(exchange.resource, &exchange.target.version);
     let gone = object::is_deleting(&new)
-        && object::finalizers(&new).is_empty()
+        && !rules.kind().is_held(&new)
         && object::grace(&new).unwrap_or_default() == 0;
     if dry_run {
         return Ok(Arc::new(encode(exchange, &current.key, current.revision, &mut new)));
     }
     let (store, shelf) = (&exchange.core.store, &exchange.resource.shelf);
     let encode = |revision| encode(exchange, &current.key, revision, &mut new);
-    if gone {
-        store.remove(shelf, &current.key, current.revision, encode)
+    let stored = if gone {
+        store.remove(shelf, &current.key, current.revision, encode)?
     } else {
-        store.replace(shelf, &current.key, current.revision, encode)
-    }
+        store.replace(shelf, &current.key, current.revision, encode)?
+    };
+    exchange.wrote();
+    Ok(stored)
 }

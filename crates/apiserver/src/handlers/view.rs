@@ -1,18 +1,27 @@
 //! How stored objects look in an answer: their version and form.
 
-use super::Exchange;
+use super::{Exchange, rules};
 use crate::{negotiate::Form, registry::Resource, store::Stored, table};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
 /// Whether the stored bytes are what a client of this version sees.
 pub(super) fn as_stored(resource: &Resource, version: &str) -> bool {
-    resource.shelf == resource.id && resource.versions.len() == 1 && resource.storage_version == version
+    resource.shelf == resource.id && resource.storage_version == version && !has_several_versions(resource)
+}
+
+/// Objects may still be stored in a version that was the storage version once.
+fn has_several_versions(resource: &Resource) -> bool {
+    resource.custom.as_ref().is_some_and(|custom| custom.kind.versions().len() > 1)
 }
 
 /// The object as a tree in the version that was asked for.
-pub(super) fn tree(_resource: &Resource, _version: &str, stored: &Stored) -> Value {
-    stored.parse()
+pub(super) fn tree(resource: &Resource, version: &str, stored: &Stored) -> Value {
+    let mut object = stored.parse();
+    if !as_stored(resource, version) {
+        rules::from_storage(resource, version, &mut object);
+    }
+    object
 }
 
 /// The bytes of one object in the version that was asked for.
@@ -34,7 +43,7 @@ pub(super) fn one(exchange: &Exchange<'_>, stored: &Stored) -> Bytes {
             let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
             let include = table::include(exchange.query.text("includeObject"));
             let now = exchange.core.clock.now();
-            let table = table::table(resource, vec![object], include, metadata, true, now);
+            let table = table::table(resource, version, vec![object], include, metadata, true, now);
             Bytes::from(table.to_string())
         }
         Form::Object | Form::Discovery => bytes(resource, version, stored),

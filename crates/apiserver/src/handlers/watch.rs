@@ -17,7 +17,7 @@ use hostler_base::{
     BoxError,
     transport::{self, Body},
 };
-use http::{HeaderValue, Response, header};
+use http::{HeaderValue, Response, StatusCode, header};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use serde_json::{Value, json};
@@ -97,7 +97,7 @@ fn begin(exchange: &Exchange<'_>) -> Result<Watch, ApiError> {
     let (query, core) = (exchange.query, exchange.core);
     let selector = read::selector(exchange)?;
     let version = query.text("resourceVersion");
-    let wanted = if version.is_empty() { 0 } else { read::revision(version)? };
+    let wanted = if version.is_empty() { 0 } else { revision(version)? };
     let wants_initial = query.flag("sendInitialEvents");
     let initial = wants_initial.unwrap_or(wanted == 0);
     let mut watch = Watch {
@@ -137,6 +137,15 @@ fn begin(exchange: &Exchange<'_>) -> Result<Watch, ApiError> {
     Ok(watch)
 }
 
+fn revision(text: &str) -> Result<u64, ApiError> {
+    text.parse().map_err(|_| {
+        let why = format!(
+            "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+        );
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", why)
+    })
+}
+
 fn life_time(exchange: &Exchange<'_>) -> Result<Duration, ApiError> {
     let wish = exchange.query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok());
     let seconds = match wish {
@@ -144,6 +153,14 @@ fn life_time(exchange: &Exchange<'_>) -> Result<Duration, ApiError> {
         _ => SHORTEST_LIFE + exchange.core.chance.u64() % SHORTEST_LIFE,
     };
     Ok(Duration::from_secs(seconds.min(10 * 365 * 86_400)))
+}
+
+/// Waits until a custom resource's definition is gone; built-in ones stay.
+async fn gone_for(resource: &Resource) {
+    match &resource.custom {
+        Some(custom) => custom.gone.cancelled().await,
+        None => std::future::pending().await,
+    }
 }
 
 impl Watch {
@@ -162,13 +179,14 @@ impl Watch {
             if std::mem::take(&mut self.end_mark) {
                 return Some(self.bookmark(true));
             }
+            let gone = self.resource.custom.as_ref().is_some_and(|custom| custom.gone.is_cancelled());
             let bell = self.core.store.bell(&self.resource.shelf);
             let mut rung = std::pin::pin!(bell.notified());
             rung.as_mut().enable();
             self.read();
             if self.ready.is_empty() && !self.done {
                 let now = Instant::now();
-                if now >= self.end {
+                if gone || now >= self.end {
                     return None;
                 }
                 if self.bookmarks && now >= self.next_bookmark {
@@ -184,6 +202,7 @@ impl Watch {
                 tokio::select! {
                     biased;
                     () = self.life.cancelled() => return None,
+                    () = gone_for(&self.resource) => {}
                     () = rung => {}
                     () = tokio::time::sleep_until(wake) => {}
                 }
@@ -265,7 +284,7 @@ impl Watch {
         let with_columns = !std::mem::replace(&mut self.columns_sent, true);
         let metadata = json!({"resourceVersion": revision.to_string()});
         let now = self.core.clock.now();
-        table::table(&self.resource, objects, self.include, metadata, with_columns, now)
+        table::table(&self.resource, &self.version, objects, self.include, metadata, with_columns, now)
     }
 
     fn bookmark(&mut self, initial_end: bool) -> Bytes {

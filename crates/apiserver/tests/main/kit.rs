@@ -5,15 +5,15 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
 
-pub fn server() -> ApiServer {
+pub(crate) fn server() -> ApiServer {
     ApiServer::new(options())
 }
 
-pub fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options::new(Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap()), Chance::from_seed(1))
 }
 
-pub fn client(server: &ApiServer) -> kube::Client {
+pub(crate) fn client(server: &ApiServer) -> kube::Client {
     let service = server.transport(ApiServer::admin());
     let service = service.map_request(|request: Request<kube::client::Body>| request.map(transport::boxed));
     kube::Client::new(service, "default")
@@ -21,14 +21,14 @@ pub fn client(server: &ApiServer) -> kube::Client {
 
 /// Raw requests as the administrator.
 #[derive(Clone)]
-pub struct Raw(pub Transport);
+pub(crate) struct Raw(pub(crate) Transport);
 
 impl Raw {
-    pub fn new(server: &ApiServer) -> Self {
+    pub(crate) fn new(server: &ApiServer) -> Self {
         Self(server.transport(ApiServer::admin()))
     }
 
-    pub async fn send(
+    pub(crate) async fn send(
         &self,
         method: &str,
         path: &str,
@@ -45,39 +45,39 @@ impl Raw {
         (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
     }
 
-    pub async fn get(&self, path: &str) -> (u16, Value) {
+    pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
         self.send("GET", path, &[], Vec::new()).await
     }
 
-    pub async fn json(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    pub(crate) async fn json(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         self.send(method, path, &[("content-type", "application/json")], body.to_string().into_bytes()).await
     }
 
-    pub async fn merge(&self, path: &str, body: &Value) -> (u16, Value) {
+    pub(crate) async fn merge(&self, path: &str, body: &Value) -> (u16, Value) {
         let headers = [("content-type", "application/merge-patch+json")];
         self.send("PATCH", path, &headers, body.to_string().into_bytes()).await
     }
 
-    pub async fn delete(&self, path: &str) -> (u16, Value) {
+    pub(crate) async fn delete(&self, path: &str) -> (u16, Value) {
         self.send("DELETE", path, &[], Vec::new()).await
     }
 
     /// Opens a watch and gives its lines as they come.
-    pub async fn watch(&self, path: &str) -> Lines {
+    pub(crate) async fn watch(&self, path: &str) -> Lines {
         let request = Request::builder().uri(path).body(transport::empty()).unwrap();
         let response = self.0.clone().oneshot(request).await.unwrap();
         Lines { body: response.into_body(), rest: Vec::new() }
     }
 }
 
-pub struct Lines {
+pub(crate) struct Lines {
     body: transport::Body,
     rest: Vec<u8>,
 }
 
 impl Lines {
     /// The next event; `None` when the watch has ended.
-    pub async fn next(&mut self) -> Option<Value> {
+    pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
@@ -89,7 +89,7 @@ impl Lines {
     }
 
     /// The type and name of the next event.
-    pub async fn brief(&mut self) -> Option<(String, String)> {
+    pub(crate) async fn brief(&mut self) -> Option<(String, String)> {
         let event = self.next().await?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         Some((text(&event["type"]), text(&event["object"]["metadata"]["name"])))

@@ -1,0 +1,349 @@
+//! What the kind of an object asks for: one view on built-in kinds, which have code of their own, and custom
+//! kinds, which have a schema.
+
+use super::Exchange;
+use crate::{
+    contract::{Context, Deletion, Kind, keep},
+    crd::{self, CustomVersion},
+    error::ApiError,
+    events,
+    field::FieldError,
+    kinds, object,
+    registry::Resource,
+    types::{
+        self,
+        managed_fields::{self, Shape, Writer},
+    },
+};
+use http::header;
+use serde_json::{Value, json};
+
+/// The kind of a custom resource, as a [`Kind`].
+struct CustomRules<'a>(&'a CustomVersion);
+
+impl Kind for CustomRules<'_> {
+    fn default(&self, object: &mut Value) {
+        self.0.default(object);
+    }
+
+    fn validate(&self, object: &Value) -> Vec<FieldError> {
+        self.0.validate(object, None)
+    }
+
+    fn has_status(&self) -> bool {
+        self.0.has_status()
+    }
+
+    fn moves_generation(&self, new: &Value, old: &Value) -> bool {
+        let rest = |object: &Value| {
+            let mut rest = object.as_object().cloned().unwrap_or_default();
+            for field in ["apiVersion", "kind", "metadata"] {
+                rest.remove(field);
+            }
+            if self.0.has_status() {
+                rest.remove("status");
+            }
+            rest
+        };
+        rest(new) != rest(old)
+    }
+}
+
+/// Definitions of custom resources; their status is the server's own.
+struct Definitions;
+
+impl Kind for Definitions {
+    fn default(&self, object: &mut Value) {
+        crd::default_crd(object);
+    }
+
+    fn prepare_create(&self, object: &mut Value, _context: &Context<'_>) -> Result<(), ApiError> {
+        object["status"] = json!({
+            "conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored_versions(object),
+        });
+        Ok(())
+    }
+
+    fn validate(&self, object: &Value) -> Vec<FieldError> {
+        crd::validate_crd(object, None)
+    }
+
+    fn deletion(&self, _object: &Value, _requested: Option<i64>) -> Deletion {
+        Deletion::Now
+    }
+}
+
+fn stored_versions(definition: &Value) -> Value {
+    let versions = definition["spec"]["versions"].as_array().into_iter().flatten();
+    let storage =
+        versions.filter(|version| version["storage"] == true).map(|version| version["name"].clone());
+    Value::Array(storage.collect())
+}
+
+/// The rules of one request's kind and version.
+pub(super) struct Rules<'a> {
+    custom: Option<CustomRules<'a>>,
+    built_in: &'static dyn Kind,
+}
+
+pub(super) fn is_definition(resource: &Resource) -> bool {
+    resource.group() == "apiextensions.k8s.io" && resource.name() == "customresourcedefinitions"
+}
+
+impl<'a> Rules<'a> {
+    pub(super) fn of(resource: &'a Resource, version: &str) -> Self {
+        let custom =
+            resource.custom.as_ref().and_then(|custom| custom.kind.version(version)).map(CustomRules);
+        let built_in: &'static dyn Kind = if is_definition(resource) {
+            &Definitions
+        } else {
+            kinds::kind(&resource.shelf.group, &resource.shelf.resource)
+        };
+        Self { custom, built_in }
+    }
+
+    pub(super) fn kind(&self) -> &dyn Kind {
+        match &self.custom {
+            Some(custom) => custom,
+            None => self.built_in,
+        }
+    }
+
+    pub(super) fn validate_update(&self, resource: &Resource, new: &Value, old: &Value) -> Vec<FieldError> {
+        if let Some(custom) = &self.custom {
+            return custom.0.validate(new, Some(old));
+        }
+        if is_definition(resource) {
+            return crd::validate_crd(new, Some(old));
+        }
+        let mut errors = self.built_in.validate(new);
+        errors.extend(self.built_in.validate_update(new, old));
+        errors
+    }
+
+    pub(super) fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        match &self.custom {
+            Some(custom) => custom.0.validate(new, Some(old)),
+            None => self.built_in.validate_status_update(new, old),
+        }
+    }
+
+    /// What a status update of a definition or a custom resource may change.
+    pub(super) fn prepare_status(&self, new: &mut Value, old: &Value, context: &Context<'_>) {
+        if self.custom.is_some() {
+            let status = new.get("status").cloned();
+            let managed = new["metadata"]["managedFields"].clone();
+            let version = new["metadata"]["resourceVersion"].clone();
+            *new = old.clone();
+            if let Some(fields) = new.as_object_mut() {
+                match status {
+                    Some(status) => fields.insert("status".to_owned(), status),
+                    None => fields.remove("status"),
+                };
+            }
+            object::set(new, "managedFields", managed);
+            object::set(new, "resourceVersion", version);
+        } else {
+            self.built_in.prepare_status_update(new, old, context);
+        }
+    }
+}
+
+/// How unknown fields are treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FieldValidation {
+    Ignore,
+    Warn,
+    Strict,
+}
+
+impl FieldValidation {
+    pub(super) fn read(exchange: &Exchange<'_>, options: &str) -> Result<Self, ApiError> {
+        match exchange.query.text("fieldValidation") {
+            "" | "Warn" => Ok(Self::Warn),
+            "Ignore" => Ok(Self::Ignore),
+            "Strict" => Ok(Self::Strict),
+            other => {
+                let error =
+                    FieldError::not_supported("fieldValidation", other, &["", "Ignore", "Strict", "Warn"]);
+                Err(ApiError::invalid("meta.k8s.io", options, "", &[error]))
+            }
+        }
+    }
+}
+
+/// Reads an object as its kind does: drops what nobody knows and tells so.
+pub(super) fn decode(
+    exchange: &Exchange<'_>,
+    value: Value,
+    validation: FieldValidation,
+) -> Result<Value, ApiError> {
+    let (resource, target) = (exchange.resource, exchange.target);
+    let (object, unknown) = if let Some(custom) = &resource.custom {
+        let Some(version) = custom.kind.version(&target.version) else {
+            return Err(ApiError::no_such_path());
+        };
+        decode_custom(version, value)?
+    } else if let Some(ty) = types::kind(&target.api_version(), &resource.kind) {
+        let decoded = types::decode(ty, value)?;
+        (decoded.object, decoded.unknown)
+    } else {
+        (value, Vec::new())
+    };
+    if unknown.is_empty() || validation == FieldValidation::Ignore {
+        return Ok(object);
+    }
+    let fields = unknown.iter().map(|path| format!("unknown field {path:?}"));
+    if validation == FieldValidation::Strict {
+        let kind = &resource.kind;
+        let fields: Vec<String> = fields.collect();
+        return Err(ApiError::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
+            target.version,
+            fields.join(", ")
+        )));
+    }
+    exchange.warnings.borrow_mut().extend(fields);
+    Ok(object)
+}
+
+fn decode_custom(version: &CustomVersion, mut value: Value) -> Result<(Value, Vec<String>), ApiError> {
+    let mut unknown = Vec::new();
+    if let (Some(ty), Some(metadata)) = (types::object_meta(), value.get_mut("metadata")) {
+        let decoded = types::decode(ty, metadata.take())?;
+        *metadata = decoded.object;
+        unknown.extend(decoded.unknown.into_iter().map(|path| format!("metadata.{path}")));
+    }
+    unknown.extend(version.prune(&mut value));
+    Ok((value, unknown))
+}
+
+/// Puts in what a real server always writes for a built-in kind.
+pub(super) fn complete(resource: &Resource, api_version: &str, object: &mut Value) {
+    if resource.custom.is_none()
+        && let Some(ty) = types::kind(api_version, &resource.kind)
+    {
+        types::fill_zero_values(ty, object);
+    }
+}
+
+/// Writes down who set which fields.
+pub(super) fn record_manager(exchange: &Exchange<'_>, old: Option<&Value>, new: &mut Value) {
+    let (resource, target) = (exchange.resource, exchange.target);
+    let api_version = target.api_version();
+    let agent =
+        exchange.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let manager = managed_fields::manager_name(exchange.query.get("fieldManager"), agent);
+    let rules = Rules::of(resource, &target.version);
+    let left_out: &[&str] =
+        if target.subresource.is_empty() && rules.kind().has_status() { &["status"] } else { &[] };
+    let who = Writer {
+        manager: &manager,
+        api_version: &api_version,
+        subresource: &target.subresource,
+        time: exchange.core.clock.now(),
+        left_out,
+    };
+    let custom = resource.custom.as_ref().and_then(|custom| custom.kind.version(&target.version));
+    let shape = match (custom, types::kind(&api_version, &resource.kind)) {
+        (Some(custom), _) => Shape::Schema(custom.schema()),
+        (None, Some(ty)) => Shape::Builtin(ty),
+        (None, None) => Shape::Untyped,
+    };
+    managed_fields::record(old, new, &who, shape);
+}
+
+/// Makes an object of the request's version one of the version that is kept.
+pub(super) fn to_storage(resource: &Resource, object: &mut Value) {
+    if let Some(custom) = &resource.custom {
+        custom.kind.convert(object, &resource.storage_version);
+    } else if resource.shelf != resource.id {
+        events::to_core(object);
+    }
+}
+
+/// Makes a kept object one of the version a request asked for.
+pub(super) fn from_storage(resource: &Resource, version: &str, object: &mut Value) {
+    if let Some(custom) = &resource.custom {
+        custom.kind.convert(object, version);
+    } else if resource.shelf != resource.id {
+        events::from_core(object);
+    }
+}
+
+/// The selectable fields of a resource beside its name and namespace.
+fn selectable(resource: &Resource, version: &str) -> Vec<String> {
+    match &resource.custom {
+        Some(custom) => custom
+            .kind
+            .version(version)
+            .map(|version| version.selectable_fields().to_vec())
+            .unwrap_or_default(),
+        None => kinds::selectable_fields(resource.group(), resource.name())
+            .iter()
+            .map(|one| (*one).to_owned())
+            .collect(),
+    }
+}
+
+/// Whether a field selector may name this field; the refusal is that of a real server.
+pub(super) fn check_selectable(resource: &Resource, version: &str, field: &str) -> Result<(), ApiError> {
+    let fields = selectable(resource, version);
+    let common = match field {
+        "metadata.name" => true,
+        "metadata.namespace" => resource.namespaced,
+        _ => false,
+    };
+    if common || fields.iter().any(|one| one == field) {
+        return Ok(());
+    }
+    let own = fields.iter().any(|one| !one.starts_with("metadata."));
+    Err(ApiError::bad_request(if own || resource.custom.is_some() {
+        format!("field label not supported: {field}")
+    } else {
+        format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+    }))
+}
+
+/// The values of an object's selectable fields, for the store. `object` is in the kept version.
+pub(super) fn field_values(resource: &Resource, object: &Value) -> Vec<(String, String)> {
+    let names = match &resource.custom {
+        Some(_) => selectable(resource, &resource.storage_version),
+        None => {
+            let own = kinds::selectable_fields(&resource.shelf.group, &resource.shelf.resource);
+            own.iter().map(|one| (*one).to_owned()).collect()
+        }
+    };
+    let value = |name: &str| match &resource.custom {
+        Some(custom) => custom
+            .kind
+            .version(&resource.storage_version)
+            .and_then(|version| version.selectable_value(object, name)),
+        None => kinds::field(object, name),
+    };
+    let pairs = names.into_iter().filter(|name| !name.starts_with("metadata.")).filter_map(|name| {
+        let text = value(&name)?;
+        (!text.is_empty()).then_some((name, text))
+    });
+    pairs.collect()
+}
+
+/// Keeps what a subresource may not touch: everything but one field of the status.
+pub(super) fn only_status_field(new: &mut Value, old: &Value, field: &str) {
+    let wanted = new["status"].get(field).cloned();
+    let mut next = old.clone();
+    if !next["status"].is_object() {
+        next["status"] = json!({});
+    }
+    if let Some(status) = next["status"].as_object_mut() {
+        match wanted {
+            Some(value) => status.insert(field.to_owned(), value),
+            None => status.remove(field),
+        };
+    }
+    for name in ["resourceVersion", "managedFields"] {
+        object::keep(&mut next, new, name);
+    }
+    *new = next;
+    keep(new, old, "spec");
+}

@@ -1,0 +1,244 @@
+//! Subresources, and the resources that only answer.
+
+use super::{
+    Exchange, body,
+    delete::{self, DeleteOptions},
+    json_answer,
+    patch::{self, Patch},
+    read,
+    update::{self, Means, Part},
+    view,
+};
+use crate::{
+    access,
+    contract::{GroupResource, Lookup},
+    error::ApiError,
+    field::FieldError,
+    kinds, object, service_account,
+};
+use bytes::Bytes;
+use hostler_base::transport::Body;
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+pub(super) fn answer(exchange: &Exchange<'_>, verb: &str, bytes: &Bytes) -> Result<Response<Body>, ApiError> {
+    let name = exchange.target.subresource.as_str();
+    let mut all = exchange.resource.subresources_of(&exchange.target.version);
+    let known = all.find(|sub| sub.name == name).ok_or_else(ApiError::no_such_path)?;
+    if !known.verbs.contains(&verb) {
+        return Err(super::not_allowed());
+    }
+    match (name, verb) {
+        ("attach" | "exec" | "portforward" | "log", _) => no_runtime(exchange),
+        ("scale", "get") => scale_answer(exchange, &view_tree(exchange)?),
+        ("scale", _) => scale(exchange, verb, bytes),
+        ("binding", _) => {
+            let binding = body::decode(exchange.headers, "Binding", bytes)?;
+            bind(exchange, &binding, exchange.query.dry_run("CreateOptions")?)
+        }
+        ("eviction", _) => evict(exchange, bytes),
+        ("token", _) => token(exchange, bytes),
+        (_, "get") => read::get(exchange),
+        (_, "update") => update::update(exchange, part(name), bytes),
+        (_, "patch") => patch::patch(exchange, part(name), bytes),
+        _ => Err(super::not_allowed()),
+    }
+}
+
+fn part(name: &str) -> Part {
+    match name {
+        "approval" => Part::Approval,
+        "finalize" => Part::Finalize,
+        _ => Part::Status,
+    }
+}
+
+fn view_tree(exchange: &Exchange<'_>) -> Result<Value, ApiError> {
+    Ok(view::tree(exchange.resource, &exchange.target.version, &*read::find(exchange)?))
+}
+
+fn no_runtime(exchange: &Exchange<'_>) -> Result<Response<Body>, ApiError> {
+    read::find(exchange)?;
+    let (what, pod) = (&exchange.target.subresource, &exchange.target.name);
+    Err(ApiError::bad_request(format!(
+        "{what} of pod {pod:?} is not possible: the nodes of this cluster are simulated and have no container runtime"
+    )))
+}
+
+fn scale_of(exchange: &Exchange<'_>, object: &Value) -> Result<Value, ApiError> {
+    let resource = exchange.resource;
+    if let Some(custom) = &resource.custom {
+        let version = custom.kind.version(&exchange.target.version);
+        return version.and_then(|version| version.scale()).ok_or_else(ApiError::no_such_path)?.get(object);
+    }
+    kinds::scale_of(resource.group(), resource.name(), object).ok_or_else(ApiError::no_such_path)
+}
+
+fn scale_answer(exchange: &Exchange<'_>, object: &Value) -> Result<Response<Body>, ApiError> {
+    Ok(json_answer(StatusCode::OK, &scale_of(exchange, object)?))
+}
+
+fn set_scale(exchange: &Exchange<'_>, object: &mut Value, scale: &Value) -> Result<(), ApiError> {
+    let resource = exchange.resource;
+    let (name, given) = (&exchange.target.name, object::name(scale));
+    if !given.is_empty() && given != name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        )));
+    }
+    let replicas = scale["spec"]["replicas"].as_i64().unwrap_or_default();
+    if replicas < 0 {
+        let why = "must be greater than or equal to 0";
+        let error = FieldError::invalid("spec.replicas", replicas, why);
+        return Err(ApiError::invalid("autoscaling", "Scale", name, &[error]));
+    }
+    if let Some(custom) = &resource.custom {
+        let version = custom.kind.version(&exchange.target.version);
+        version.and_then(|version| version.scale()).ok_or_else(ApiError::no_such_path)?.set(object, scale)?;
+    } else {
+        kinds::set_scale(resource.group(), resource.name(), object, scale)?;
+    }
+    object::set(object, "resourceVersion", scale["metadata"]["resourceVersion"].clone());
+    Ok(())
+}
+
+fn scale(exchange: &Exchange<'_>, verb: &str, bytes: &Bytes) -> Result<Response<Body>, ApiError> {
+    let stored = if verb == "update" {
+        let dry_run = exchange.query.dry_run("UpdateOptions")?;
+        let wanted = body::decode(exchange.headers, "Scale", bytes)?;
+        update::change(exchange, Part::Main, dry_run, Means::Patch, |old| {
+            let mut new = old.clone();
+            set_scale(exchange, &mut new, &wanted)?;
+            Ok(new)
+        })?
+    } else {
+        let dry_run = exchange.query.dry_run("PatchOptions")?;
+        let patch = Patch::read(exchange.resource, exchange.headers, bytes)?;
+        update::change(exchange, Part::Main, dry_run, Means::Patch, |old| {
+            let mut wanted = patch.apply(exchange, &scale_of(exchange, old)?)?;
+            if !patch.names_version() {
+                object::set(&mut wanted, "resourceVersion", Value::Null);
+            }
+            let mut new = old.clone();
+            set_scale(exchange, &mut new, &wanted)?;
+            Ok(new)
+        })?
+    };
+    scale_answer(exchange, &view::tree(exchange.resource, &exchange.target.version, &stored))
+}
+
+/// Gives a pod its node.
+fn bind(exchange: &Exchange<'_>, binding: &Value, dry_run: bool) -> Result<Response<Body>, ApiError> {
+    let now = exchange.core.clock.now();
+    let uid = object::text(binding, "uid").to_owned();
+    update::overwrite(exchange, dry_run, |pod| {
+        let found = object::text(pod, "uid");
+        if !uid.is_empty() && uid != found {
+            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}");
+            return Err(ApiError::conflict("", "pods/binding", &exchange.target.name, &why));
+        }
+        kinds::bind(pod, binding, now)
+    })?;
+    Ok(created())
+}
+
+/// Deletes a pod as far as its disruption budget allows.
+fn evict(exchange: &Exchange<'_>, bytes: &Bytes) -> Result<Response<Body>, ApiError> {
+    let eviction = body::decode(exchange.headers, "Eviction", bytes)?;
+    let dry_run = exchange.query.dry_run("CreateOptions")?;
+    let name = &exchange.target.name;
+    let given = object::name(&eviction);
+    if !given.is_empty() && given != name {
+        return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let budgets_id = GroupResource::new("policy", "poddisruptionbudgets");
+    // The budget's state is used up under its version; when someone else was faster it is looked at again.
+    for _ in 0..5 {
+        let pod = view_tree(exchange)?;
+        let budgets = exchange.core.list(&budgets_id, &exchange.target.namespace);
+        let allowed = kinds::evict(&pod, &eviction, &budgets, exchange.core.clock.now())?;
+        let options = DeleteOptions::from_body(&allowed.delete_options)?;
+        if dry_run || options.is_dry_run() {
+            return Ok(created());
+        }
+        if let Some(budget) = &allowed.budget
+            && !exchange.write_budget(budget)?
+        {
+            continue;
+        }
+        if object::text(&allowed.pod, "deletionTimestamp").is_empty() {
+            let status = allowed.pod["status"].clone();
+            let seen = object::text(&pod, "resourceVersion").to_owned();
+            update::overwrite(exchange, false, |pod| {
+                if allowed.only_if_unchanged.is_some() && object::text(pod, "resourceVersion") != seen {
+                    return Err(kinds::still_processed(
+                        allowed.only_if_unchanged.as_deref().unwrap_or_default(),
+                    ));
+                }
+                pod["status"] = status.clone();
+                Ok(())
+            })?;
+        }
+        delete::delete_object(exchange, &exchange.target.namespace, name, &options)?;
+        return Ok(created());
+    }
+    Err(ApiError::too_many_requests("couldn't update PodDisruptionBudget due to conflicts", 10))
+}
+
+fn created() -> Response<Body> {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201,
+    });
+    json_answer(StatusCode::CREATED, &status)
+}
+
+/// Gives out a token for a service account.
+fn token(exchange: &Exchange<'_>, bytes: &Bytes) -> Result<Response<Body>, ApiError> {
+    let mut request = body::decode(exchange.headers, "TokenRequest", bytes)?;
+    let account = view_tree(exchange)?;
+    service_account::issue(exchange.core, &account, &mut request)?;
+    Ok(json_answer(StatusCode::CREATED, &request))
+}
+
+/// Resources that are created only to be answered.
+pub(super) fn answer_only(
+    exchange: &Exchange<'_>,
+    mut object: Value,
+    dry_run: bool,
+) -> Result<Response<Body>, ApiError> {
+    if exchange.resource.name() == "bindings" {
+        let pods = exchange.core.registry.find("", "v1", "pods").ok_or_else(ApiError::no_such_path)?;
+        let mut target = exchange.target.clone();
+        "pods".clone_into(&mut target.resource);
+        object::name(&object).clone_into(&mut target.name);
+        let inner = Exchange { target: &target, resource: &pods, ..exchange.again() };
+        return bind(&inner, &object, dry_run);
+    }
+    if exchange.resource.namespaced {
+        object::set(&mut object, "namespace", json!(exchange.target.namespace));
+    }
+    access::review(exchange.resource.name(), &mut object, exchange.user, &**exchange.core)?;
+    Ok(json_answer(StatusCode::CREATED, &object))
+}
+
+impl Exchange<'_> {
+    /// Writes a budget that an eviction used up; false when it changed meanwhile.
+    fn write_budget(&self, budget: &Value) -> Result<bool, ApiError> {
+        let resource = self
+            .core
+            .registry
+            .find("policy", "v1", "poddisruptionbudgets")
+            .ok_or_else(ApiError::no_such_path)?;
+        let mut target = self.target.clone();
+        target.group = "policy".to_owned();
+        target.resource = resource.name().to_owned();
+        target.subresource = "status".to_owned();
+        object::name(budget).clone_into(&mut target.name);
+        let exchange = Exchange { target: &target, resource: &resource, ..self.again() };
+        match update::change(&exchange, Part::Status, false, Means::Patch, |_| Ok(budget.clone())) {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(error.code, StatusCode::CONFLICT | StatusCode::NOT_FOUND) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
