@@ -8,7 +8,7 @@ mod disruption;
 mod event;
 mod fields;
 mod jobs;
-mod json;
+pub(crate) mod json;
 pub mod metadata;
 pub mod names;
 mod namespace;
@@ -28,6 +28,9 @@ mod service;
 mod storage;
 mod volume_validation;
 mod workloads;
+
+pub(crate) use quantity::Quantity;
+pub(crate) use report::same;
 
 pub use disruption::{Eviction, evict, still_processed};
 pub use event::{to_core_v1, to_events_v1};
