@@ -14,7 +14,6 @@ pub mod crd;
 mod crds;
 mod discovery;
 pub mod error;
-mod events;
 pub mod field;
 mod go_json;
 mod handlers;

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     access,
-    contract::{GroupResource, Kind},
+    contract::GroupResource,
     error::{ApiError, Cause},
     field::FieldError,
     kinds::metadata,
@@ -194,29 +194,22 @@ pub(crate) fn create_object(
         "namespace",
         if resource.namespaced { json!(target.namespace) } else { Value::Null },
     );
-    let rules = Rules::of(resource, &target.version);
-    let kind = rules.kind();
-    kind.default(&mut object);
-    kind.prepare_create(&mut object, &exchange.context())?;
-    let generation = if kind.has_generation() { json!(1) } else { Value::Null };
-    object::set(&mut object, "generation", generation);
-    object::set(&mut object, "uid", json!(uid(&exchange.core.chance)));
+    Rules::of(resource, &target.version).kind().default(&mut object);
     object::set(&mut object, "creationTimestamp", json!(object::seconds(exchange.core.clock.now())));
     let base = object::text(&object, "generateName").to_owned();
-    let generate = object::name(&object).is_empty() && !base.is_empty();
-    object::tidy(&mut object);
-    rules::complete(resource, &target.api_version(), &mut object);
-    rules::record_manager(exchange, None, &mut object);
+    if !object::name(&object).is_empty() || base.is_empty() {
+        return insert(exchange, object, dry_run);
+    }
     for _ in 1..DRAWS {
-        if generate {
-            object::set(&mut object, "name", json!(generated_name(&exchange.core.chance, &base)));
-        }
-        match insert(exchange, kind, &mut object, dry_run) {
-            Err(error) if generate && error.reason == "AlreadyExists" => {}
+        let mut candidate = object.clone();
+        object::set(&mut candidate, "name", json!(generated_name(&exchange.core.chance, &base)));
+        match insert(exchange, candidate, dry_run) {
+            Err(error) if error.reason == "AlreadyExists" => {}
             result => return result,
         }
     }
-    insert(exchange, kind, &mut object, dry_run)
+    object::set(&mut object, "name", json!(generated_name(&exchange.core.chance, &base)));
+    insert(exchange, object, dry_run)
 }
 
 /// The namespace in the body, if there is one, has to be the one in the path.
@@ -230,13 +223,19 @@ pub(super) fn same_namespace(exchange: &Exchange<'_>, object: &Value) -> Result<
     ))
 }
 
-fn insert(
-    exchange: &Exchange<'_>,
-    kind: &dyn Kind,
-    object: &mut Value,
-    dry_run: bool,
-) -> Result<Arc<Stored>, ApiError> {
-    let resource = exchange.resource;
+/// Puts an object that has its name into the store, if its kind agrees.
+fn insert(exchange: &Exchange<'_>, mut object: Value, dry_run: bool) -> Result<Arc<Stored>, ApiError> {
+    let (resource, target) = (exchange.resource, exchange.target);
+    let rules = Rules::of(resource, &target.version);
+    let kind = rules.kind();
+    object::set(&mut object, "uid", json!(uid(&exchange.core.chance)));
+    kind.prepare_create(&mut object, &exchange.context())?;
+    let generation = if kind.has_generation() { json!(1) } else { Value::Null };
+    object::set(&mut object, "generation", generation);
+    object::tidy(&mut object);
+    rules::complete(resource, &target.api_version(), &mut object);
+    rules::record_manager(exchange, None, &mut object);
+    let object = &mut object;
     let name = object::name(object).to_owned();
     let rule = metadata::name_rule(resource.group(), resource.name());
     let mut errors = metadata::validate_create(object, resource.namespaced, rule);

@@ -3,10 +3,9 @@
 
 use super::Exchange;
 use crate::{
-    contract::{Context, Deletion, Kind, keep},
+    contract::{Context, Deletion, Kind},
     crd::{self, CustomVersion},
     error::ApiError,
-    events,
     field::FieldError,
     kinds, object,
     registry::Resource,
@@ -258,7 +257,7 @@ pub(super) fn to_storage(resource: &Resource, object: &mut Value) {
     if let Some(custom) = &resource.custom {
         custom.kind.convert(object, &resource.storage_version);
     } else if resource.shelf != resource.id {
-        events::to_core(object);
+        *object = kinds::to_core_v1(object);
     }
 }
 
@@ -267,7 +266,7 @@ pub(super) fn from_storage(resource: &Resource, version: &str, object: &mut Valu
     if let Some(custom) = &resource.custom {
         custom.kind.convert(object, version);
     } else if resource.shelf != resource.id {
-        events::from_core(object);
+        *object = kinds::to_events_v1(object);
     }
 }
 
@@ -326,24 +325,4 @@ pub(super) fn field_values(resource: &Resource, object: &Value) -> Vec<(String, 
         (!text.is_empty()).then_some((name, text))
     });
     pairs.collect()
-}
-
-/// Keeps what a subresource may not touch: everything but one field of the status.
-pub(super) fn only_status_field(new: &mut Value, old: &Value, field: &str) {
-    let wanted = new["status"].get(field).cloned();
-    let mut next = old.clone();
-    if !next["status"].is_object() {
-        next["status"] = json!({});
-    }
-    if let Some(status) = next["status"].as_object_mut() {
-        match wanted {
-            Some(value) => status.insert(field.to_owned(), value),
-            None => status.remove(field),
-        };
-    }
-    for name in ["resourceVersion", "managedFields"] {
-        object::keep(&mut next, new, name);
-    }
-    *new = next;
-    keep(new, old, "spec");
 }

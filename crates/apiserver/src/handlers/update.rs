@@ -12,7 +12,7 @@ use crate::{
     contract::keep,
     error::ApiError,
     field::FieldError,
-    kinds::{self, metadata},
+    kinds::metadata,
     object,
     store::{Clash, Key, Stored},
 };
@@ -27,10 +27,8 @@ use std::sync::Arc;
 pub(super) enum Part {
     Main,
     Status,
-    /// The conditions of a signing request that say yes or no.
-    Approval,
-    /// The finalizers in a namespace's spec.
-    Finalize,
+    /// Another subresource that is written like the object: `approval`, `finalize`.
+    Other,
 }
 
 /// How a write came about.
@@ -191,12 +189,8 @@ fn prepare(
     }
     kind.default(new);
     let errors = match part {
-        Part::Main | Part::Finalize => {
-            if part == Part::Main {
-                kind.prepare_update(new, old, &exchange.context());
-            } else {
-                kinds::namespace::prepare_finalize(new, old);
-            }
+        Part::Main => {
+            kind.prepare_update(new, old, &exchange.context());
             let mut errors = metadata::validate_update(new, old);
             errors.extend(rules.validate_update(resource, new, old));
             errors
@@ -207,9 +201,12 @@ fn prepare(
             errors.extend(rules.validate_status_update(new, old));
             errors
         }
-        Part::Approval => {
-            rules::only_status_field(new, old, "conditions");
-            rules.validate_status_update(new, old)
+        Part::Other => {
+            let name = exchange.target.subresource.as_str();
+            kind.prepare_subresource_update(name, new, old, &exchange.context());
+            let mut errors = metadata::validate_update(new, old);
+            errors.extend(kind.validate_subresource_update(name, new, old));
+            errors
         }
     };
     if !errors.is_empty() {
