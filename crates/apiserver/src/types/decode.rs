@@ -1,11 +1,12 @@
 //! Reads JSON into a built-in kind as Go's decoder does, and leaves out what its encoder would leave out.
 
 use super::{
+    go_value::{go_kind, go_value},
     quantity,
     table::{self, Field, FieldType, TypeRef, TypeShape},
     time::{self, Precision},
 };
-use crate::error::ApiError;
+use crate::{error::ApiError, field::FieldError};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
@@ -16,29 +17,57 @@ pub struct Decoded {
     pub unknown: Vec<String>,
 }
 
+impl Decoded {
+    /// One warning per unknown field, as a real server words it.
+    pub fn warnings(&self) -> Vec<String> {
+        self.unknown.iter().map(|path| format!("unknown field {path:?}")).collect()
+    }
+}
+
+/// How an object came about; refusals differ.
+#[derive(Clone, Copy, Debug)]
+pub enum Origin<'a> {
+    Body,
+    /// By a JSON patch or a merge patch.
+    Patched,
+    /// By this strategic merge patch.
+    StrategicPatch(&'a Value),
+}
+
 /// Decodes one object. Unknown fields are dropped and reported, nulls are dropped, quantities and times get
 /// their stored form, and empty values vanish where Go's encoder omits them.
-pub fn decode(ty: TypeRef, value: Value) -> Result<Decoded, ApiError> {
-    let mut decoder = Decoder { unknown: Some(Vec::new()) };
+pub fn decode(ty: TypeRef, value: Value, origin: Origin<'_>) -> Result<Decoded, ApiError> {
+    let is_strategic = matches!(origin, Origin::StrategicPatch(_));
+    let mut decoder = Decoder { unknown: Some(Vec::new()), is_strategic };
     let mut object = value;
     let Value::Object(map) = &mut object else {
         let found = found(&object, false);
         let words = format!("json: cannot unmarshal {found} into Go value of type v1.{}", ty.short_name());
-        return Err(refusal(ty, &words));
+        return Err(refusal(ty, &words, origin, &object));
     };
-    decoder.structure(ty, map, &Path::Root).map_err(|words| refusal(ty, &words))?;
+    if let Err(words) = decoder.structure(ty, map, &Path::Root) {
+        return Err(refusal(ty, &words, origin, &object));
+    }
     Ok(Decoded { object, unknown: decoder.unknown.unwrap_or_default() })
 }
 
-/// The answer to unknown fields under `fieldValidation=Strict`.
-pub fn strict_error(ty: TypeRef, unknown: &[String]) -> ApiError {
-    let fields: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
-    refusal(ty, &format!("strict decoding error: {}", fields.join(", ")))
+/// The answer to unknown and duplicate fields under `fieldValidation=Strict`; the warnings are those that
+/// would be given otherwise.
+pub fn strict_error(ty: TypeRef, warnings: &[String], origin: Origin<'_>, object: &Value) -> ApiError {
+    refusal(ty, &format!("strict decoding error: {}", warnings.join(", ")), origin, object)
 }
 
-fn refusal(ty: TypeRef, words: &str) -> ApiError {
-    let (kind, version) = (ty.short_name(), ty.version());
-    ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {words}"))
+fn refusal(ty: TypeRef, words: &str, origin: Origin<'_>, object: &Value) -> ApiError {
+    let shown = match origin {
+        Origin::Body => {
+            let (kind, version) = (ty.short_name(), ty.version());
+            let words = format!("{kind} in version {version:?} cannot be handled as a {kind}: {words}");
+            return ApiError::bad_request(words);
+        }
+        Origin::Patched => object.to_string(),
+        Origin::StrategicPatch(patch) => go_value(patch),
+    };
+    ApiError::invalid("", "", "", &[FieldError::invalid("patch", shown, words)])
 }
 
 /// Puts back what Go's encoder always writes: fields without `omitempty`, and structs that are no pointers.
@@ -179,21 +208,40 @@ fn found(value: &Value, with_number: bool) -> Cow<'static, str> {
     }
 }
 
-fn mismatch(value: &Value, with_number: bool, go_type: &str, path: &Path<'_>) -> String {
-    let found = found(value, with_number);
-    format!(
-        "json: cannot unmarshal {found} into Go struct field {}.{} of type {go_type}",
-        path.owner(),
-        path.go()
-    )
-}
-
 struct Decoder {
     /// `None` where a real server does not look for unknown fields.
     unknown: Option<Vec<String>>,
+    /// The result of a strategic merge is not read from text; what does so has its own words.
+    is_strategic: bool,
 }
 
 impl Decoder {
+    fn mismatch(&self, ty: &FieldType, value: &Value, with_number: bool, path: &Path<'_>) -> String {
+        let found = found(value, with_number);
+        let go_type = ty.go();
+        if !self.is_strategic {
+            let (owner, path) = (path.owner(), path.go());
+            return format!(
+                "json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {go_type}"
+            );
+        }
+        let source = go_kind(value);
+        match &ty.shape {
+            TypeShape::Struct(_) => format!("cannot restore struct from: {source}"),
+            TypeShape::Map(_) => format!("cannot restore map from {source}"),
+            TypeShape::List(_) | TypeShape::Bytes => format!("cannot restore slice from {source}"),
+            TypeShape::String if source == "int64" => "cannot convert int64 to string".to_owned(),
+            TypeShape::Int32 if value.is_number() => format!("cannot convert {source} to int32"),
+            TypeShape::Int64 if value.is_number() => format!("cannot convert {source} to int64"),
+            TypeShape::String => "unrecognized type: string".to_owned(),
+            TypeShape::Bool | TypeShape::Int32 | TypeShape::Int64 | TypeShape::Float64 => {
+                let plain = FieldType { shape: ty.shape.clone(), go_name: "", is_wrapped: false };
+                format!("unrecognized type: {}", plain.go())
+            }
+            _ => format!("json: cannot unmarshal {found} into Go value of type {go_type}"),
+        }
+    }
+
     fn structure(
         &mut self,
         ty: TypeRef,
@@ -227,16 +275,15 @@ impl Decoder {
     }
 
     fn value(&mut self, ty: &FieldType, value: &mut Value, path: &Path<'_>) -> Result<(), String> {
-        let wrong = |value: &Value| Err(mismatch(value, false, &ty.go(), path));
         match &ty.shape {
             TypeShape::Raw | TypeShape::Json => {}
             TypeShape::String | TypeShape::IntOrString if value.is_string() => {}
             TypeShape::Bool if value.is_boolean() => {}
             TypeShape::Float64 if value.is_number() => {}
-            TypeShape::Int32 | TypeShape::Int64 | TypeShape::IntOrString => integer(ty, value, path)?,
+            TypeShape::Int32 | TypeShape::Int64 | TypeShape::IntOrString if is_integer(ty, value) => {}
             TypeShape::Bytes => match value {
                 Value::String(text) => base64_text(text)?,
-                other => return wrong(other),
+                other => return Err(self.mismatch(ty, other, false, path)),
             },
             TypeShape::Time | TypeShape::MicroTime => {
                 let precision =
@@ -247,13 +294,13 @@ impl Decoder {
                             *text = stored;
                         }
                     }
-                    other => return wrong(other),
+                    other => return Err(self.mismatch(ty, other, false, path)),
                 }
             }
             TypeShape::Quantity => stored_quantity(value)?,
             TypeShape::Struct(inner) => match value {
                 Value::Object(map) => self.structure(*inner, map, path)?,
-                other => return wrong(other),
+                other => return Err(self.mismatch(ty, other, false, path)),
             },
             TypeShape::List(element) => match value {
                 Value::Array(items) => {
@@ -261,7 +308,7 @@ impl Decoder {
                         self.element(element, item, &Path::Index { parent: path, index })?;
                     }
                 }
-                other => return wrong(other),
+                other => return Err(self.mismatch(ty, other, false, path)),
             },
             TypeShape::Map(element) => match value {
                 Value::Object(map) => {
@@ -269,12 +316,17 @@ impl Decoder {
                         self.element(element, item, &Path::Key { parent: path, key })?;
                     }
                 }
-                other => return wrong(other),
+                other => return Err(self.mismatch(ty, other, false, path)),
             },
             TypeShape::SchemaOrArray | TypeShape::SchemaOrBool | TypeShape::SchemaOrStrings => {
                 self.schema_or(&ty.shape, value, path)?;
             }
-            TypeShape::String | TypeShape::Bool | TypeShape::Float64 => return wrong(value),
+            TypeShape::Int32 | TypeShape::Int64 | TypeShape::IntOrString => {
+                return Err(self.mismatch(ty, value, true, path));
+            }
+            TypeShape::String | TypeShape::Bool | TypeShape::Float64 => {
+                return Err(self.mismatch(ty, value, false, path));
+            }
         }
         Ok(())
     }
@@ -312,13 +364,8 @@ impl Decoder {
     }
 }
 
-fn integer(ty: &FieldType, value: &Value, path: &Path<'_>) -> Result<(), String> {
-    let number = value.as_i64();
-    let fits = match ty.shape {
-        TypeShape::Int64 => number.is_some(),
-        _ => number.is_some_and(|number| i32::try_from(number).is_ok()),
-    };
-    if fits { Ok(()) } else { Err(mismatch(value, true, &ty.go(), path)) }
+fn is_integer(ty: &FieldType, value: &Value) -> bool {
+    value.as_i64().is_some_and(|number| matches!(ty.shape, TypeShape::Int64) || i32::try_from(number).is_ok())
 }
 
 fn stored_quantity(value: &mut Value) -> Result<(), String> {

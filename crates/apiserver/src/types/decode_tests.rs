@@ -7,7 +7,7 @@ fn typed(api_version: &str, name: &str) -> TypeRef {
 }
 
 fn refused(api_version: &str, kind: &str, value: Value) -> String {
-    let message = decode(typed(api_version, kind), value).expect_err("is refused").message;
+    let message = decode(typed(api_version, kind), value, Origin::Body).expect_err("is refused").message;
     let start = format!("{kind} in version \"v1\" cannot be handled as a {kind}: ");
     message.strip_prefix(&start).expect("starts with the kind").to_owned()
 }
@@ -109,7 +109,7 @@ fn secrets_hold_base64() {
     ] {
         assert_eq!(refused("v1", "Secret", json!({"data": {"a": data}})), words, "{data}");
     }
-    let read = decode(typed("v1", "Secret"), json!({"data": {"a": "YW\nJj\r", "b": ""}}));
+    let read = decode(typed("v1", "Secret"), json!({"data": {"a": "YW\nJj\r", "b": ""}}), Origin::Body);
     assert_eq!(read.expect("is read").object, json!({"data": {"a": "YWJj", "b": ""}}));
 }
 
@@ -118,13 +118,13 @@ fn unknown_fields_are_dropped_and_named() {
     let value = json!({"foo": 1, "Spec": {}, "spec": {"bar": 1, "replicas": 2, "template": {"spec": {"containers": [
         {"x": 1, "resources": {"limits": {"cpu": "1"}}}, {"y": {"z": 1}}]}}}});
     let ty = typed("apps/v1", "Deployment");
-    let decoded = decode(ty, value).expect("is read");
+    let decoded = decode(ty, value, Origin::Body).expect("is read");
     assert_eq!(
         decoded.object,
         json!({"spec": {"replicas": 2, "template": {"spec": {"containers": [{"resources": {"limits": {"cpu": "1"}}}, {}]}}}})
     );
     assert_eq!(
-        strict_error(ty, &decoded.unknown).message,
+        strict_error(ty, &decoded.warnings(), Origin::Body, &decoded.object).message,
         "Deployment in version \"v1\" cannot be handled as a Deployment: strict decoding error: unknown field \"Spec\", \
          unknown field \"foo\", unknown field \"spec.bar\", unknown field \"spec.template.spec.containers[0].x\", \
          unknown field \"spec.template.spec.containers[1].y\""
@@ -142,7 +142,7 @@ fn what_go_omits_when_empty_is_left_out_and_the_rest_stays() {
                     "resources": {"requests": {"cpu": 0.5, "memory": "1024Mi"}, "limits": {}}}]}}},
         "status": {},
     });
-    let decoded = decode(typed("apps/v1", "Deployment"), value).expect("is read");
+    let decoded = decode(typed("apps/v1", "Deployment"), value, Origin::Body).expect("is read");
     assert_eq!(decoded.unknown, Vec::<String>::new());
     assert_eq!(
         decoded.object,
@@ -178,7 +178,7 @@ fn schemas_of_crds_are_read_with_their_special_places() {
         "properties": {"x": {"bar": 1, "additionalProperties": {"type": "string", "foo": 1}}},
     }));
     let ty = typed("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-    let decoded = decode(ty, value).expect("is read");
+    let decoded = decode(ty, value, Origin::Body).expect("is read");
     assert_eq!(
         decoded.object,
         crd(json!({
@@ -197,4 +197,118 @@ fn schemas_of_crds_are_read_with_their_special_places() {
         ),
         "boolean or JSON schema expected"
     );
+}
+
+#[test]
+fn refusals_of_patches_have_their_own_words() {
+    let ty = typed("apps/v1", "Deployment");
+    let cases = [
+        (json!({"spec": {"replicas": "x"}}), "unrecognized type: int32"),
+        (json!({"spec": {"paused": "x"}}), "unrecognized type: bool"),
+        (json!({"spec": {"replicas": 1.5}}), "cannot convert float64 to int32"),
+        (json!({"metadata": {"labels": {"a": 5}}}), "cannot convert int64 to string"),
+        (json!({"spec": 5}), "cannot restore struct from: int64"),
+        (json!({"spec": {"template": {"spec": {"nodeSelector": []}}}}), "cannot restore map from slice"),
+        (json!({"spec": {"template": {"spec": {"tolerations": {}}}}}), "cannot restore slice from map"),
+        (
+            json!({"spec": {"strategy": {"rollingUpdate": {"maxSurge": true}}}}),
+            "json: cannot unmarshal bool into Go value of type int32",
+        ),
+    ];
+    for (patch, words) in cases {
+        let error = decode(ty, patch.clone(), Origin::StrategicPatch(&patch)).expect_err("is refused");
+        assert_eq!(error.code.as_u16(), 422);
+        let shown = go_value(&patch);
+        assert_eq!(error.message, format!(" \"\" is invalid: patch: Invalid value: \"{shown}\": {words}"));
+    }
+    let error = decode(ty, json!({"spec": 5}), Origin::Patched).expect_err("is refused");
+    assert_eq!(
+        error.message,
+        " \"\" is invalid: patch: Invalid value: \"{\\\"spec\\\":5}\": json: cannot unmarshal number into Go struct \
+         field Deployment.spec of type v1.DeploymentSpec"
+    );
+}
+
+/// JSON that is near enough to a pod to get somewhere.
+fn almost_a_pod() -> impl proptest::strategy::Strategy<Value = Value> {
+    use proptest::prelude::*;
+    let keys = [
+        "metadata",
+        "spec",
+        "status",
+        "labels",
+        "name",
+        "finalizers",
+        "containers",
+        "env",
+        "ports",
+        "resources",
+        "limits",
+        "cpu",
+        "containerPort",
+        "volumes",
+        "emptyDir",
+        "nodeSelector",
+        "hostNetwork",
+        "foo",
+        "$patch",
+        "$retainKeys",
+        "$setElementOrder/containers",
+        "$setElementOrder/finalizers",
+        "$deleteFromPrimitiveList/finalizers",
+        "managedFields",
+        "fieldsV1",
+        "creationTimestamp",
+        "securityContext",
+        "tolerations",
+        "ownerReferences",
+        "uid",
+    ];
+    let texts = ["", "a", "delete", "replace", "merge", "1Gi", "0.5", "2020-01-01T00:00:00Z", "name", "x y"];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (-3_i64..100_000_000_000).prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        prop::sample::select(texts.to_vec()).prop_map(Value::from),
+    ];
+    leaf.prop_recursive(6, 64, 6, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((prop::sample::select(keys.to_vec()), inner), 0..6).prop_map(|entries| {
+                entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+            }),
+        ]
+    })
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_json_is_decoded_to_something_stable_or_refused(value in almost_a_pod()) {
+        let ty = typed("v1", "Pod");
+        if let Ok(decoded) = decode(ty, value, Origin::Body) {
+            let again = decode(ty, decoded.object.clone(), Origin::Body).expect("is stable");
+            proptest::prop_assert_eq!(&again.object, &decoded.object);
+            proptest::prop_assert!(again.unknown.is_empty());
+            let mut filled = decoded.object.clone();
+            fill_zero_values(ty, &mut filled);
+            proptest::prop_assert_eq!(decode(ty, filled, Origin::Body).expect("is stable").unknown, Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn any_patch_is_merged_or_refused(original in almost_a_pod(), patch in almost_a_pod(), third in almost_a_pod()) {
+        let ty = typed("v1", "Pod");
+        if let Ok(merged) = crate::types::strategic_merge(ty, &original, &patch) {
+            if let Ok(decoded) = decode(ty, merged, Origin::StrategicPatch(&patch)) {
+                let mut new = decoded.object;
+                let who = crate::types::managed_fields::Writer {
+                    manager: "m", api_version: "v1", subresource: "", time: jiff::Timestamp::UNIX_EPOCH, left_out: &[],
+                };
+                let shape = crate::types::managed_fields::Shape::Builtin(ty);
+                crate::types::managed_fields::record(Some(&third), &mut new, &who, shape);
+                crate::types::managed_fields::record(None, &mut new, &who, shape);
+            }
+        }
+    }
 }

@@ -3,7 +3,9 @@
 
 mod compare;
 mod decode;
+mod duplicates;
 mod field_set;
+mod go_value;
 pub mod managed_fields;
 mod openapi;
 mod protobuf;
@@ -12,7 +14,8 @@ mod strategic;
 mod table;
 mod time;
 
-pub use decode::{Decoded, decode, fill_zero_values, strict_error};
+pub use decode::{Decoded, Origin, decode, fill_zero_values, strict_error};
+pub use duplicates::duplicate_fields;
 pub use openapi::openapi_v3;
 pub use protobuf::{PREFIX as PROTOBUF_PREFIX, from_protobuf};
 pub use strategic::strategic_merge;

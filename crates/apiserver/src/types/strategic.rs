@@ -1,6 +1,9 @@
 //! Strategic merge patch: merges by what the table says about each field, and by the patch's own directives.
 
-use super::table::{FieldType, TypeRef, TypeShape};
+use super::{
+    go_value::{go_list, go_value},
+    table::{FieldType, TypeRef, TypeShape},
+};
 use crate::error::ApiError;
 use http::StatusCode;
 use serde_json::{Map, Value};
@@ -453,26 +456,6 @@ fn go_name(value: &Value) -> &'static str {
         Value::Array(_) => "[]interface {}",
         Value::Object(_) => "map[string]interface {}",
     }
-}
-
-/// A value as Go prints it with `%v`.
-fn go_value(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => go_list(items),
-        Value::Object(map) => {
-            let entries: Vec<String> =
-                map.iter().map(|(key, value)| format!("{key}:{}", go_value(value))).collect();
-            format!("map[{}]", entries.join(" "))
-        }
-        other => other.to_string(),
-    }
-}
-
-fn go_list(items: &[Value]) -> String {
-    let items: Vec<String> = items.iter().map(go_value).collect();
-    format!("[{}]", items.join(" "))
 }
 
 #[cfg(test)]
