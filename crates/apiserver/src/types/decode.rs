@@ -34,9 +34,14 @@ pub enum Origin<'a> {
     StrategicPatch(&'a Value),
 }
 
+/// Decodes the object of a request's body, see [`decode_from`].
+pub fn decode(ty: TypeRef, value: Value) -> Result<Decoded, ApiError> {
+    decode_from(ty, value, Origin::Body)
+}
+
 /// Decodes one object. Unknown fields are dropped and reported, nulls are dropped, quantities and times get
 /// their stored form, and empty values vanish where Go's encoder omits them.
-pub fn decode(ty: TypeRef, value: Value, origin: Origin<'_>) -> Result<Decoded, ApiError> {
+pub fn decode_from(ty: TypeRef, value: Value, origin: Origin<'_>) -> Result<Decoded, ApiError> {
     let is_strategic = matches!(origin, Origin::StrategicPatch(_));
     let mut decoder = Decoder { unknown: Some(Vec::new()), is_strategic };
     let mut object = value;

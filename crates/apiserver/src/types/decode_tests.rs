@@ -7,7 +7,7 @@ fn typed(api_version: &str, name: &str) -> TypeRef {
 }
 
 fn refused(api_version: &str, kind: &str, value: Value) -> String {
-    let message = decode(typed(api_version, kind), value, Origin::Body).expect_err("is refused").message;
+    let message = decode(typed(api_version, kind), value).expect_err("is refused").message;
     let start = format!("{kind} in version \"v1\" cannot be handled as a {kind}: ");
     message.strip_prefix(&start).expect("starts with the kind").to_owned()
 }
@@ -109,7 +109,7 @@ fn secrets_hold_base64() {
     ] {
         assert_eq!(refused("v1", "Secret", json!({"data": {"a": data}})), words, "{data}");
     }
-    let read = decode(typed("v1", "Secret"), json!({"data": {"a": "YW\nJj\r", "b": ""}}), Origin::Body);
+    let read = decode(typed("v1", "Secret"), json!({"data": {"a": "YW\nJj\r", "b": ""}}));
     assert_eq!(read.expect("is read").object, json!({"data": {"a": "YWJj", "b": ""}}));
 }
 
@@ -118,7 +118,7 @@ fn unknown_fields_are_dropped_and_named() {
     let value = json!({"foo": 1, "Spec": {}, "spec": {"bar": 1, "replicas": 2, "template": {"spec": {"containers": [
         {"x": 1, "resources": {"limits": {"cpu": "1"}}}, {"y": {"z": 1}}]}}}});
     let ty = typed("apps/v1", "Deployment");
-    let decoded = decode(ty, value, Origin::Body).expect("is read");
+    let decoded = decode(ty, value).expect("is read");
     assert_eq!(
         decoded.object,
         json!({"spec": {"replicas": 2, "template": {"spec": {"containers": [{"resources": {"limits": {"cpu": "1"}}}, {}]}}}})
@@ -142,7 +142,7 @@ fn what_go_omits_when_empty_is_left_out_and_the_rest_stays() {
                     "resources": {"requests": {"cpu": 0.5, "memory": "1024Mi"}, "limits": {}}}]}}},
         "status": {},
     });
-    let decoded = decode(typed("apps/v1", "Deployment"), value, Origin::Body).expect("is read");
+    let decoded = decode(typed("apps/v1", "Deployment"), value).expect("is read");
     assert_eq!(decoded.unknown, Vec::<String>::new());
     assert_eq!(
         decoded.object,
@@ -178,7 +178,7 @@ fn schemas_of_crds_are_read_with_their_special_places() {
         "properties": {"x": {"bar": 1, "additionalProperties": {"type": "string", "foo": 1}}},
     }));
     let ty = typed("apiextensions.k8s.io/v1", "CustomResourceDefinition");
-    let decoded = decode(ty, value, Origin::Body).expect("is read");
+    let decoded = decode(ty, value).expect("is read");
     assert_eq!(
         decoded.object,
         crd(json!({
@@ -216,12 +216,12 @@ fn refusals_of_patches_have_their_own_words() {
         ),
     ];
     for (patch, words) in cases {
-        let error = decode(ty, patch.clone(), Origin::StrategicPatch(&patch)).expect_err("is refused");
+        let error = decode_from(ty, patch.clone(), Origin::StrategicPatch(&patch)).expect_err("is refused");
         assert_eq!(error.code.as_u16(), 422);
         let shown = go_value(&patch);
         assert_eq!(error.message, format!(" \"\" is invalid: patch: Invalid value: \"{shown}\": {words}"));
     }
-    let error = decode(ty, json!({"spec": 5}), Origin::Patched).expect_err("is refused");
+    let error = decode_from(ty, json!({"spec": 5}), Origin::Patched).expect_err("is refused");
     assert_eq!(
         error.message,
         " \"\" is invalid: patch: Invalid value: \"{\\\"spec\\\":5}\": json: cannot unmarshal number into Go struct \
@@ -286,13 +286,13 @@ proptest::proptest! {
     #[test]
     fn any_json_is_decoded_to_something_stable_or_refused(value in almost_a_pod()) {
         let ty = typed("v1", "Pod");
-        if let Ok(decoded) = decode(ty, value, Origin::Body) {
-            let again = decode(ty, decoded.object.clone(), Origin::Body).expect("is stable");
+        if let Ok(decoded) = decode(ty, value) {
+            let again = decode(ty, decoded.object.clone()).expect("is stable");
             proptest::prop_assert_eq!(&again.object, &decoded.object);
             proptest::prop_assert!(again.unknown.is_empty());
             let mut filled = decoded.object.clone();
             fill_zero_values(ty, &mut filled);
-            proptest::prop_assert_eq!(decode(ty, filled, Origin::Body).expect("is stable").unknown, Vec::<String>::new());
+            proptest::prop_assert_eq!(decode(ty, filled).expect("is stable").unknown, Vec::<String>::new());
         }
     }
 
@@ -300,7 +300,7 @@ proptest::proptest! {
     fn any_patch_is_merged_or_refused(original in almost_a_pod(), patch in almost_a_pod(), third in almost_a_pod()) {
         let ty = typed("v1", "Pod");
         if let Ok(merged) = crate::types::strategic_merge(ty, &original, &patch) {
-            if let Ok(decoded) = decode(ty, merged, Origin::StrategicPatch(&patch)) {
+            if let Ok(decoded) = decode_from(ty, merged, Origin::StrategicPatch(&patch)) {
                 let mut new = decoded.object;
                 let who = crate::types::managed_fields::Writer {
                     manager: "m", api_version: "v1", subresource: "", time: jiff::Timestamp::UNIX_EPOCH, left_out: &[],

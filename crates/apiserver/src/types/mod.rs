@@ -14,7 +14,7 @@ mod strategic;
 mod table;
 mod time;
 
-pub use decode::{Decoded, Origin, decode, fill_zero_values, strict_error};
+pub use decode::{Decoded, Origin, decode, decode_from, fill_zero_values, strict_error};
 pub use duplicates::duplicate_fields;
 pub use openapi::openapi_v3;
 pub use protobuf::{PREFIX as PROTOBUF_PREFIX, from_protobuf};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::types::{Origin, decode, fill_zero_values, kind};
+use crate::types::{decode, fill_zero_values, kind};
 
 /// Bytes and JSON of the same objects, both written by Go.
 const FIXTURES: &str = include_str!("../../tests/data/protobuf.txt");
@@ -21,7 +21,7 @@ fn what_go_writes_is_read_as_what_go_writes_in_json() {
         let object = from_protobuf(&bytes).expect("is read");
         let text = |name: &str| expected[name].as_str().expect("a string").to_owned();
         let ty = kind(&text("apiVersion"), &text("kind")).expect("a built-in kind");
-        let decoded = decode(ty, object, Origin::Body).expect("is decoded");
+        let decoded = decode(ty, object).expect("is decoded");
         assert_eq!(decoded.unknown, Vec::<String>::new());
         let mut object = decoded.object;
         fill_zero_values(ty, &mut object);
@@ -36,7 +36,7 @@ fn json_of_go_survives_decoding() {
     for (_, expected) in fixtures() {
         let text = |name: &str| expected[name].as_str().expect("a string").to_owned();
         let ty = kind(&text("apiVersion"), &text("kind")).expect("a built-in kind");
-        let mut object = decode(ty, expected.clone(), Origin::Body).expect("is decoded").object;
+        let mut object = decode(ty, expected.clone()).expect("is decoded").object;
         fill_zero_values(ty, &mut object);
         assert_eq!(object, expected);
     }
@@ -100,7 +100,7 @@ proptest::proptest! {
         if let Ok(object) = from_protobuf(&bytes) {
             let text = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
             if let Some(ty) = kind(&text("apiVersion"), &text("kind")) {
-                let _ = decode(ty, object, Origin::Body);
+                let _ = decode(ty, object);
             }
         }
         let mut body = PREFIX.to_vec();
