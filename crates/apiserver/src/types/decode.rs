@@ -132,11 +132,7 @@ fn written_zero(field: &Field) -> Option<Value> {
         return Some(Value::Null);
     }
     Some(match &field.ty.shape {
-        TypeShape::Struct(inner) => {
-            let mut map = Map::new();
-            fill_structure(*inner, &mut map);
-            Value::Object(map)
-        }
+        TypeShape::Struct(inner) => inner.zero().clone(),
         other => zero(other),
     })
 }

@@ -4,13 +4,11 @@
 pub use super::compare::Shape;
 use super::{
     compare::{self, Changes},
-    decode,
     field_set::{self, FieldSet},
     time::{self, Precision},
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value};
-use std::borrow::Cow;
 
 /// Who writes, and how.
 #[derive(Clone, Debug)]
@@ -52,17 +50,14 @@ pub fn manager_name(field_manager: Option<&str>, user_agent: &str) -> String {
 /// `old` is what is stored, `None` on create.
 pub fn record(old: Option<&Value>, new: &mut Value, who: &Writer<'_>, shape: Shape<'_>) {
     let mut entries = entries_before(old, new, who);
+    let nothing = Value::Object(Map::new());
     let before = match (old, shape) {
-        (Some(old), _) => Cow::Borrowed(old),
+        (Some(old), _) => old,
         // Structs that are no pointers are there before anybody sets them.
-        (None, Shape::Builtin(ty)) => {
-            let mut zero = Value::Object(Map::new());
-            decode::fill_zero_values(ty, &mut zero);
-            Cow::Owned(zero)
-        }
-        (None, _) => Cow::Owned(Value::Object(Map::new())),
+        (None, Shape::Builtin(ty)) => ty.zero(),
+        (None, _) => &nothing,
     };
-    let changes = compare::compare(&before, new, shape, who.left_out);
+    let changes = compare::compare(before, new, shape, who.left_out);
     apply(&mut entries, changes, who);
     let Some(fields) = new.as_object_mut() else { return };
     let metadata = fields.entry("metadata").or_insert_with(|| Value::Object(Map::new()));

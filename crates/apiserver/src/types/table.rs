@@ -22,6 +22,7 @@ struct Entry {
     is_atomic: bool,
     lines: &'static str,
     shape: OnceLock<Shape>,
+    zero: OnceLock<serde_json::Value>,
 }
 
 /// The fields of one struct.
@@ -119,7 +120,7 @@ fn entries() -> &'static [Entry] {
                     is_kind |= word == "kind";
                     is_atomic |= word == "atomic";
                 }
-                Entry { name, is_kind, is_atomic, lines, shape: OnceLock::new() }
+                Entry { name, is_kind, is_atomic, lines, shape: OnceLock::new(), zero: OnceLock::new() }
             })
             .collect()
     })
@@ -221,6 +222,15 @@ impl TypeRef {
     pub(super) fn wire(self, number: u32) -> Option<Wire> {
         let wire = &self.shape().wire;
         wire.binary_search_by_key(&number, |(number, _)| *number).ok().map(|index| wire[index].1)
+    }
+
+    /// What Go writes for an object of this type in which nothing was set.
+    pub(super) fn zero(self) -> &'static serde_json::Value {
+        self.0.zero.get_or_init(|| {
+            let mut zero = serde_json::Value::Object(serde_json::Map::new());
+            super::decode::fill_zero_values(self, &mut zero);
+            zero
+        })
     }
 
     fn shape(self) -> &'static Shape {
