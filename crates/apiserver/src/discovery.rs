@@ -102,6 +102,7 @@ pub(crate) fn answer(
             });
             Ok(json_answer(StatusCode::OK, &document))
         }
+        _ if path == "/" => Ok(json_answer(StatusCode::OK, &root(registry))),
         _ => crate::openapi::answer(core, path),
     }
 }
@@ -118,6 +119,21 @@ pub(crate) fn group_versions(registry: &Registry) -> Vec<(String, String)> {
         group.versions.into_iter().map(move |version| (name.clone(), version))
     };
     groups(registry).into_iter().flat_map(pairs).collect()
+}
+
+fn root(registry: &Registry) -> Value {
+    let mut paths: Vec<String> =
+        ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]
+            .map(str::to_owned)
+            .to_vec();
+    for group in groups(registry) {
+        let base = if group.name.is_empty() { "/api".to_owned() } else { format!("/apis/{}", group.name) };
+        paths.extend(group.versions.iter().map(|version| format!("{base}/{version}")));
+        paths.push(base);
+    }
+    paths.sort();
+    paths.dedup();
+    json!({"paths": paths})
 }
 
 fn core_versions() -> Value {

@@ -1,6 +1,110 @@
 //! Broken JSON, explained in the words of Go's decoder: clients and people compare them.
 
-use serde_json::Value;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use std::{cell::RefCell, fmt};
+
+/// Parses JSON; the last of several equal keys counts. Also gives the paths of keys that stand there twice.
+pub(crate) fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
+    let duplicates = RefCell::default();
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let value = Node { above: None, duplicates: &duplicates }.deserialize(&mut reader)?;
+    reader.end()?;
+    Ok((value, duplicates.into_inner()))
+}
+
+/// A step on the way to a value.
+enum Step<'a> {
+    Key(&'a str),
+    Index(usize),
+}
+
+struct Node<'a> {
+    above: Option<(&'a Node<'a>, Step<'a>)>,
+    duplicates: &'a RefCell<Vec<String>>,
+}
+
+impl Node<'_> {
+    fn path(&self) -> String {
+        match &self.above {
+            None => String::new(),
+            Some((above, Step::Index(index))) => format!("{}[{index}]", above.path()),
+            Some((above, Step::Key(key))) => {
+                let start = above.path();
+                if start.is_empty() { (*key).to_owned() } else { format!("{start}.{key}") }
+            }
+        }
+    }
+
+    fn below<'b>(&'b self, step: Step<'b>) -> Node<'b> {
+        Node { above: Some((self, step)), duplicates: self.duplicates }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Node<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Value, D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_> {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let mut out = Vec::new();
+        while let Some(item) = list.next_element_seed(self.below(Step::Index(out.len())))? {
+            out.push(item);
+        }
+        Ok(Value::Array(out))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut out = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            let value = map.next_value_seed(self.below(Step::Key(&key)))?;
+            if out.contains_key(&key) {
+                let path = self.below(Step::Key(&key)).path();
+                self.duplicates.borrow_mut().push(path);
+            }
+            out.insert(key, value);
+        }
+        Ok(Value::Object(out))
+    }
+}
 
 /// What Go calls this type of value.
 pub(crate) fn type_name(value: &Value) -> &'static str {
@@ -48,6 +152,14 @@ fn offender(bytes: &[u8], error: &serde_json::Error) -> Option<char> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_that_stand_there_twice_are_told() {
+        let text = br#"{"a": {"b": [1, {"c": 1, "c": 2.5}]}, "a": null, "d": "x"}"#;
+        let (value, duplicates) = parse(text).unwrap();
+        assert_eq!(value, serde_json::json!({"a": null, "d": "x"}));
+        assert_eq!(duplicates, ["a.b[1].c", "a"]);
+    }
 
     #[test]
     fn broken_json_is_explained_like_in_go() {

@@ -26,9 +26,21 @@ pub(crate) fn form(headers: &HeaderMap, discovery: bool) -> Result<Form, ApiErro
     }
     let found = accept.split(',').find_map(|clause| clause_form(clause, discovery));
     found.ok_or_else(|| {
-        let message = format!("only the following media types are accepted: {ACCEPTED}");
-        ApiError::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {ACCEPTED}");
+        let mut error = ApiError::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message);
+        error.details = Some(Box::default());
+        error
     })
+}
+
+/// Whether the answer is wanted as YAML: it is the first in `Accept` that can be given.
+pub(crate) fn wants_yaml(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media = |clause: &str| clause.split(';').next().unwrap_or_default().trim().to_owned();
+    let given = |media: &String| {
+        matches!(media.as_str(), "application/json" | "application/yaml" | "*/*" | "application/*")
+    };
+    accept.split(',').map(media).find(given).is_some_and(|media| media == "application/yaml")
 }
 
 fn clause_form(clause: &str, discovery: bool) -> Option<Form> {

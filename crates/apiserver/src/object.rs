@@ -1,5 +1,6 @@
 //! Reading and writing the metadata of an object that is a JSON tree.
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -86,6 +87,27 @@ pub(crate) fn seconds(time: Timestamp) -> String {
     whole.to_string()
 }
 
+/// Encodes an object with its type and metadata first, as a real server does.
+pub(crate) fn encode(object: &Value) -> Bytes {
+    let Some(fields) = object.as_object() else { return Bytes::from(object.to_string()) };
+    let first = ["kind", "apiVersion", "metadata"];
+    let head = first.iter().filter_map(|name| fields.get_key_value(*name));
+    let tail = fields.iter().filter(|(name, _)| !first.contains(&name.as_str()));
+    let mut out = Vec::with_capacity(1024);
+    out.push(b'{');
+    for (index, (name, value)) in head.chain(tail).enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        // Writing JSON into memory cannot fail: all keys are strings.
+        let _ = serde_json::to_writer(&mut out, name);
+        out.push(b':');
+        let _ = serde_json::to_writer(&mut out, value);
+    }
+    out.push(b'}');
+    Bytes::from(out)
+}
+
 /// Drops what is empty, as a real server does when it encodes: null labels and the like.
 pub(crate) fn tidy(object: &mut Value) {
     let metadata = metadata_mut(object);
@@ -114,6 +136,14 @@ mod tests {
         let mut odd = json!([]);
         set(&mut odd, "name", json!("b"));
         assert_eq!(name(&odd), "b");
+    }
+
+    #[test]
+    fn type_and_metadata_come_first() {
+        let object = json!({"apiVersion": "v1", "data": {"a\"b": 1}, "kind": "K", "metadata": {}, "a": null});
+        let text = String::from_utf8(encode(&object).to_vec()).unwrap();
+        assert!(text.starts_with(r#"{"kind":"K","apiVersion":"v1","metadata":{},"#), "{text}");
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), object);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! `/openapi/v3`: an index, and a document per group and version.
 
-use crate::{discovery, error::ApiError, handlers::json_answer, request::api_version, server::Core};
+use crate::{discovery, error::ApiError, handlers::json_answer, request::api_version, server::Core, types};
 use hostler_base::transport::Body;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 
 fn place(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
@@ -27,11 +28,14 @@ pub(crate) fn answer(core: &Core, path: &str) -> Result<Response<Body>, ApiError
     }
     let found = served.iter().find(|(group, version)| place(group, version) == wanted);
     let document = found.and_then(|(group, version)| document(core, group, version));
-    Ok(json_answer(StatusCode::OK, &document.ok_or_else(ApiError::no_such_path)?))
+    Ok(json_answer(StatusCode::OK, &*document.ok_or_else(ApiError::no_such_path)?))
 }
 
 /// The schemas of a version's kinds; what has no schema is described as an object of any shape.
-fn document(core: &Core, group: &str, version: &str) -> Option<Value> {
+fn document(core: &Core, group: &str, version: &str) -> Option<Cow<'static, Value>> {
+    if let Some(document) = types::openapi_v3(group, version) {
+        return Some(Cow::Borrowed(document));
+    }
     let mut schemas = serde_json::Map::new();
     for resource in discovery::resources(&core.registry, group, version) {
         let custom = resource.custom.as_ref().and_then(|custom| custom.kind.version(version));
@@ -46,10 +50,10 @@ fn document(core: &Core, group: &str, version: &str) -> Option<Value> {
         schemas.insert(parts.join("."), schema);
     }
     (!schemas.is_empty()).then(|| {
-        json!({
+        Cow::Owned(json!({
             "openapi": "3.0.0",
             "info": {"title": format!("Kubernetes {}", api_version(group, version)), "version": "v1.36.3"},
             "paths": {}, "components": {"schemas": schemas},
-        })
+        }))
     })
 }

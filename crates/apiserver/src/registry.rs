@@ -71,7 +71,13 @@ impl Resource {
     }
 
     pub(crate) fn verbs(&self) -> &'static [&'static str] {
-        if self.create_only { &["create"] } else { &ALL_VERBS }
+        if self.create_only {
+            &["create"]
+        } else if self.group().is_empty() && self.name() == "namespaces" {
+            &["create", "delete", "get", "list", "patch", "update", "watch"]
+        } else {
+            &ALL_VERBS
+        }
     }
 
     /// The subresources a version has: custom ones may differ in that.
@@ -126,10 +132,12 @@ const ROWS: &[Row] = &[
     ("apps", "v1", "statefulsets", "StatefulSet", "sts", "all", "scale status", ""),
     ("events.k8s.io", "v1", "events", "Event", "ev", "", "", "p"),
     ("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", "", "", "", "co"),
+    ("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", "", "", "", "co"),
     (AUTH, "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", "", "", "", "o"),
     (AUTH, "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", "", "", "", "co"),
     (AUTH, "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", "", "", "", "co"),
     (AUTH, "v1", "subjectaccessreviews", "SubjectAccessReview", "", "", "", "co"),
+    ("batch", "v1", "cronjobs", "CronJob", "cj", "all", "status", ""),
     ("batch", "v1", "jobs", "Job", "", "all", "status", ""),
     ("certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", "csr", "", "approval status", "c"),
     ("coordination.k8s.io", "v1", "leases", "Lease", "", "", "", "pv"),

@@ -127,7 +127,7 @@ impl Parser {
             self.next();
         }
         let key = match self.next() {
-            Token::Word(word) if !(word == "in" || word == "notin") => word,
+            Token::Word(word) => word,
             other => return Err(format!("found '{}', expected: identifier", other.text())),
         };
         valid_key(&key)?;

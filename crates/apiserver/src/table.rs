@@ -1,6 +1,6 @@
 //! Table answers: columns and one row of cells per object.
 
-use crate::{contract::Column, crd::CustomVersion, registry::Resource, tables};
+use crate::{contract::Column, crd::CustomVersion, error::ApiError, registry::Resource, tables};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -12,11 +12,15 @@ pub(crate) enum Include {
     Object,
 }
 
-pub(crate) fn include(text: &str) -> Include {
+pub(crate) fn include(text: &str) -> Result<Include, ApiError> {
     match text {
-        "None" => Include::None,
-        "Object" => Include::Object,
-        _ => Include::Metadata,
+        "" | "Metadata" => Ok(Include::Metadata),
+        "None" => Ok(Include::None),
+        "Object" => Ok(Include::Object),
+        other => Err(ApiError::bad_request(format!(
+            "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', \
+             'Object', 'None', or empty"
+        ))),
     }
 }
 

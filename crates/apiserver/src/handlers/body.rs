@@ -30,14 +30,23 @@ pub(super) async fn read(mut body: Body) -> Result<Bytes, ApiError> {
 
 /// Decodes a body to a JSON tree; `kind` is what it should hold.
 pub(super) fn decode(headers: &HeaderMap, kind: &str, body: &Bytes) -> Result<Value, ApiError> {
+    decode_strictly(headers, kind, body).map(|(value, _)| value)
+}
+
+/// Decodes a body and tells which of its fields are given twice.
+pub(super) fn decode_strictly(
+    headers: &HeaderMap,
+    kind: &str,
+    body: &Bytes,
+) -> Result<(Value, Vec<String>), ApiError> {
     match negotiate::encoding(headers)? {
         Encoding::Json => json(kind, body),
-        Encoding::Yaml => yaml(body),
-        Encoding::Protobuf => types::from_protobuf(body),
+        Encoding::Yaml => Ok((yaml(body)?, Vec::new())),
+        Encoding::Protobuf => Ok((types::from_protobuf(body)?, Vec::new())),
     }
 }
 
-fn json(kind: &str, body: &[u8]) -> Result<Value, ApiError> {
+fn json(kind: &str, body: &[u8]) -> Result<(Value, Vec<String>), ApiError> {
     let unrecognized = |why: String| {
         let shown = if body.is_empty() { "<empty>".to_owned() } else { summary(body) };
         ApiError::bad_request(format!(
@@ -45,10 +54,10 @@ fn json(kind: &str, body: &[u8]) -> Result<Value, ApiError> {
              error: {why} ({shown})"
         ))
     };
-    let value: Value =
-        serde_json::from_slice(body).map_err(|error| unrecognized(go_json::explain(body, &error)))?;
+    let (value, duplicates) =
+        go_json::parse(body).map_err(|error| unrecognized(go_json::explain(body, &error)))?;
     if value.is_object() {
-        return Ok(value);
+        return Ok((value, duplicates));
     }
     let name = go_json::type_name(&value);
     Err(unrecognized(format!(

@@ -38,7 +38,7 @@ pub(super) fn encode(exchange: &Exchange<'_>, key: &Arc<Key>, revision: u64, obj
     labels.sort();
     let fields = rules::field_values(resource, object);
     let fields = fields.into_iter().map(|(name, value)| (Arc::from(name), value.into_boxed_str())).collect();
-    let bytes = Bytes::from(serde_json::to_vec(object).unwrap_or_default());
+    let bytes = object::encode(object);
     Stored::new(Arc::clone(key), revision, bytes, labels.into_boxed_slice(), fields)
 }
 
@@ -151,9 +151,9 @@ fn check_namespace(exchange: &Exchange<'_>, name: &str) -> Result<(), ApiError> 
 pub(super) fn create(exchange: &Exchange<'_>, bytes: &Bytes) -> Result<Response<Body>, ApiError> {
     let dry_run = exchange.query.dry_run("CreateOptions")?;
     let validation = FieldValidation::read(exchange, "CreateOptions")?;
-    let mut object = body::decode(exchange.headers, &exchange.resource.kind, bytes)?;
+    let (mut object, duplicates) = body::decode_strictly(exchange.headers, &exchange.resource.kind, bytes)?;
     check_type(exchange, &mut object)?;
-    let object = rules::decode(exchange, object, validation)?;
+    let object = rules::decode(exchange, object, &duplicates, validation)?;
     if exchange.resource.create_only {
         return super::subresource::answer_only(exchange, object, dry_run);
     }
@@ -247,7 +247,14 @@ fn insert(exchange: &Exchange<'_>, mut object: Value, dry_run: bool) -> Result<A
         access::check_grant(exchange.user, resource.name(), object, None, &**exchange.core)?;
     }
     let key = Arc::new(Key::new(&exchange.target.namespace, &name));
-    let exists = || ApiError::already_exists(resource.group(), resource.name(), &name);
+    let exists = || {
+        let mut error = ApiError::already_exists(resource.group(), resource.name(), &name);
+        let present = exchange.core.store.get(&resource.shelf, &key);
+        if present.is_some_and(|present| object::is_deleting(&present.parse())) {
+            error.message = format!("object is being deleted: {}", error.message);
+        }
+        error
+    };
     if dry_run {
         return if exchange.core.store.get(&resource.shelf, &key).is_some() {
             Err(exists())

@@ -203,6 +203,17 @@ fn marked(exchange: &Exchange<'_>, old: &Value, options: &DeleteOptions, now: Ti
     Some(new)
 }
 
+/// The state an object is removed in: kinds with a grace period show that it has ended.
+fn last_state(exchange: &Exchange<'_>, old: Value, options: &DeleteOptions) -> Value {
+    let rules = Rules::of(exchange.resource, &exchange.target.version);
+    let mut last = old;
+    if let Deletion::Graceful(_) = rules.kind().deletion(&last, options.grace) {
+        let now = exchange.core.clock.now();
+        set_deletion(&mut last, now, 0);
+    }
+    last
+}
+
 fn set_deletion(object: &mut Value, start: Timestamp, grace: i64) {
     let end = start.saturating_add(SignedDuration::from_secs(grace)).unwrap_or(start);
     object::set(object, "deletionTimestamp", json!(object::seconds(end)));
@@ -263,7 +274,7 @@ pub(super) fn delete_object(
                 })
                 .map(Fate::Waits),
             None => {
-                let mut last = old;
+                let mut last = last_state(exchange, old, options);
                 store
                     .remove(shelf, &key, current.revision, |revision| {
                         encode(exchange, &current.key, revision, &mut last)

@@ -13,6 +13,7 @@ use crate::{
     registry::Resource,
     request::Target,
     server::{ApiServer, Core},
+    table::Include,
 };
 use http::{HeaderMap, HeaderValue, header};
 use serde_json::Value;
@@ -51,6 +52,7 @@ impl Internal {
             resource: self.resource.as_ref()?,
             query: &Query::default(),
             form: Form::Object,
+            include: Include::None,
             headers: &headers,
             warnings: RefCell::default(),
         };

@@ -23,6 +23,7 @@ use crate::{
     request::{self, Place, Target},
     server::{ApiServer, Core},
     store::Stored,
+    table::{self, Include},
 };
 pub(crate) use internal::Internal;
 
@@ -41,6 +42,7 @@ pub(crate) struct Exchange<'a> {
     pub(crate) resource: &'a Arc<Resource>,
     pub(crate) query: &'a Query,
     pub(crate) form: Form,
+    pub(crate) include: Include,
     pub(crate) headers: &'a HeaderMap,
     /// What the answer warns of.
     pub(crate) warnings: RefCell<Vec<String>>,
@@ -87,7 +89,10 @@ pub(crate) fn json_answer(code: StatusCode, value: &Value) -> Response<Body> {
     json_bytes(code, Bytes::from(value.to_string()))
 }
 
-fn plain(code: StatusCode, text: &'static str) -> Response<Body> {
+/// What a health check looks at: this server has no parts that could fail on their own.
+const CHECKS: [&str; 2] = ["ping", "log"];
+
+fn plain(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(transport::full(text));
     *response.status_mut() = code;
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -148,7 +153,7 @@ async fn route(core: Arc<Core>, user: Arc<User>, request: Request<Body>) -> Resu
         if parts.method != Method::GET && parts.method != Method::HEAD {
             return Err(not_allowed());
         }
-        return elsewhere(&core, path, &place, &parts.headers);
+        return elsewhere(&core, path, &query, &place, &parts.headers);
     };
     let watch = query.flag("watch").unwrap_or(false) && target.name.is_empty();
     let verb = request::verb(&parts.method, &target, watch).ok_or_else(not_allowed)?;
@@ -158,7 +163,10 @@ async fn route(core: Arc<Core>, user: Arc<User>, request: Request<Body>) -> Resu
         .find(&target.group, &target.version, &target.resource)
         .ok_or_else(ApiError::no_such_path)?;
     let form = negotiate::form(&parts.headers, false)?;
+    let include =
+        if form == Form::Table { table::include(query.text("includeObject"))? } else { Include::None };
     check_scope(&target, &resource, verb)?;
+    check_name(&target, verb)?;
     let bytes = if matches!(verb, "create" | "update" | "patch" | "delete" | "deletecollection") {
         body::read(body).await?
     } else {
@@ -171,10 +179,14 @@ async fn route(core: Arc<Core>, user: Arc<User>, request: Request<Body>) -> Resu
         resource: &resource,
         query: &query,
         form,
+        include,
         headers: &parts.headers,
         warnings: RefCell::default(),
     };
     let mut response = answer(&exchange, verb, &bytes)?;
+    if negotiate::wants_yaml(&parts.headers) && verb != "watch" {
+        response = view::as_yaml(response);
+    }
     for warning in exchange.warnings.take() {
         if let Ok(value) = HeaderValue::from_str(&format!("299 - {warning:?}")) {
             response.headers_mut().append(header::WARNING, value);
@@ -193,6 +205,17 @@ fn permit(core: &Core, user: &User, attributes: &Attributes) -> Result<(), ApiEr
 }
 
 /// A namespaced resource cannot be written without a namespace, a cluster-scoped one not with it.
+/// Some verbs need a name in the path, others cannot have one.
+fn check_name(target: &Target, verb: &str) -> Result<(), ApiError> {
+    let named = !target.name.is_empty();
+    let fits = match verb {
+        "create" => !named || !target.subresource.is_empty(),
+        "update" | "patch" => named,
+        _ => true,
+    };
+    if fits { Ok(()) } else { Err(not_allowed()) }
+}
+
 fn check_scope(target: &Target, resource: &Resource, verb: &str) -> Result<(), ApiError> {
     if !resource.namespaced && !target.namespace.is_empty() {
         return Err(ApiError::no_such_path());
@@ -231,12 +254,25 @@ fn answer(exchange: &Exchange<'_>, verb: &str, body: &Bytes) -> Result<Response<
 fn elsewhere(
     core: &Core,
     path: &str,
+    query: &Query,
     place: &Place,
     headers: &HeaderMap,
 ) -> Result<Response<Body>, ApiError> {
-    match path.trim_end_matches('/') {
-        "/healthz" | "/livez" | "/readyz" => Ok(plain(StatusCode::OK, "ok")),
-        "/version" => Ok(json_answer(StatusCode::OK, &version())),
+    let trimmed = path.trim_end_matches('/');
+    let (first, check) = match trimmed.trim_start_matches('/').split_once('/') {
+        Some((first, check)) => (first, Some(check)),
+        None => (trimmed.trim_start_matches('/'), None),
+    };
+    match (first, check) {
+        ("healthz" | "livez" | "readyz", None) if query.get("verbose").is_some() => {
+            let lines: String = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
+            Ok(plain(StatusCode::OK, format!("{lines}{first} check passed\n")))
+        }
+        ("healthz" | "livez" | "readyz", None) => Ok(plain(StatusCode::OK, "ok")),
+        ("healthz" | "livez" | "readyz", Some(check)) if CHECKS.contains(&check) => {
+            Ok(plain(StatusCode::OK, "ok"))
+        }
+        ("version", None) => Ok(json_answer(StatusCode::OK, &version())),
         _ => discovery::answer(core, path, place, headers),
     }
 }
@@ -249,7 +285,7 @@ fn version() -> Value {
     };
     json!({
         "major": "1", "minor": "36", "gitVersion": "v1.36.3+hostler", "gitCommit": "", "gitTreeState": "clean",
-        "buildDate": "2026-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc",
+        "buildDate": "2026-01-01T00:00:00Z", "goVersion": "none", "compiler": "rustc",
         "platform": format!("{}/{architecture}", std::env::consts::OS),
     })
 }

@@ -44,7 +44,7 @@ fn decode(
 ) -> Result<Value, ApiError> {
     let shown = patched.clone();
     let result =
-        check_type(exchange, &mut patched).and_then(|()| rules::decode(exchange, patched, validation));
+        check_type(exchange, &mut patched).and_then(|()| rules::decode(exchange, patched, &[], validation));
     result.map_err(|error| {
         if error.code != StatusCode::BAD_REQUEST || exchange.resource.custom.is_some() {
             return error;
@@ -160,6 +160,12 @@ fn rejected() -> ApiError {
 fn apply_json(new: &mut Value, patch: &json_patch::Patch) -> Result<(), ApiError> {
     for operation in &patch.0 {
         let operation = match operation {
+            // What is not there is as good as null.
+            PatchOperation::Test(test)
+                if test.value.is_null() && new.pointer(test.path.as_str()).is_none() =>
+            {
+                continue;
+            }
             PatchOperation::Replace(replace) if new.pointer(replace.path.as_str()).is_none() => {
                 PatchOperation::Add(AddOperation { path: replace.path.clone(), value: replace.value.clone() })
             }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(super) fn get(exchange: &Exchange<'_>) -> Result<Response<Body>, ApiError> {
     let wanted = exchange.query.text("resourceVersion");
     if !wanted.is_empty() {
-        not_too_new(exchange, revision(wanted)?)?;
+        not_too_new(exchange, super::watch::revision(wanted)?)?;
     }
     Ok(exchange.object(StatusCode::OK, &*find(exchange)?))
 }
@@ -230,9 +230,9 @@ pub(super) fn render(exchange: &Exchange<'_>, items: &[&Arc<Stored>], metadata: 
     let trees = || items.iter().map(|item| view::tree(resource, version, item));
     match exchange.form {
         Form::Table => {
-            let include = table::include(exchange.query.text("includeObject"));
             let now = exchange.core.clock.now();
-            let table = table::table(resource, version, trees().collect(), include, metadata, true, now);
+            let table =
+                table::table(resource, version, trees().collect(), exchange.include, metadata, true, now);
             json_answer(StatusCode::OK, &table)
         }
         Form::Partial => {
@@ -255,7 +255,7 @@ fn join(exchange: &Exchange<'_>, items: &[&Arc<Stored>], metadata: &Value) -> By
     let head = format!("{{\"kind\":{kind},\"apiVersion\":{api_version},\"metadata\":{metadata},\"items\":[");
     out.put_slice(head.as_bytes());
     // Items of built-in lists do not repeat what the list says of all of them.
-    let own_type = format!("{{\"apiVersion\":{api_version},\"kind\":{},", json!(resource.kind));
+    let own_type = format!("{{\"kind\":{},\"apiVersion\":{api_version},", json!(resource.kind));
     for (index, item) in items.iter().enumerate() {
         if index > 0 {
             out.put_u8(b',');

@@ -175,6 +175,7 @@ impl FieldValidation {
 pub(super) fn decode(
     exchange: &Exchange<'_>,
     value: Value,
+    duplicates: &[String],
     validation: FieldValidation,
 ) -> Result<Value, ApiError> {
     let (resource, target) = (exchange.resource, exchange.target);
@@ -189,10 +190,11 @@ pub(super) fn decode(
     } else {
         (value, Vec::new())
     };
-    if unknown.is_empty() || validation == FieldValidation::Ignore {
+    if validation == FieldValidation::Ignore || (unknown.is_empty() && duplicates.is_empty()) {
         return Ok(object);
     }
     let fields = unknown.iter().map(|path| format!("unknown field {path:?}"));
+    let fields = fields.chain(duplicates.iter().map(|path| format!("duplicate field {path:?}")));
     if validation == FieldValidation::Strict {
         let kind = &resource.kind;
         let fields: Vec<String> = fields.collect();

@@ -44,9 +44,9 @@ const ATTEMPTS: usize = 5;
 pub(super) fn update(exchange: &Exchange<'_>, part: Part, bytes: &Bytes) -> Result<Response<Body>, ApiError> {
     let dry_run = exchange.query.dry_run("UpdateOptions")?;
     let validation = FieldValidation::read(exchange, "UpdateOptions")?;
-    let mut new = body::decode(exchange.headers, &exchange.resource.kind, bytes)?;
+    let (mut new, duplicates) = body::decode_strictly(exchange.headers, &exchange.resource.kind, bytes)?;
     check_type(exchange, &mut new)?;
-    let new = rules::decode(exchange, new, validation)?;
+    let new = rules::decode(exchange, new, &duplicates, validation)?;
     same_name(exchange, &new)?;
     same_namespace(exchange, &new)?;
     let key = Key::new(&exchange.target.namespace, &exchange.target.name);
@@ -180,12 +180,12 @@ fn prepare(
     let kind = rules.kind();
     keep(new, old, "apiVersion");
     keep(new, old, "kind");
-    for field in ["uid", "creationTimestamp", "deletionTimestamp", "generateName", "namespace", "selfLink"] {
-        object::keep(new, old, field);
-    }
+    object::keep(new, old, "namespace");
     object::keep(new, old, "generation");
-    if object::grace(new).is_none() || object::grace(old).is_none() {
-        object::keep(new, old, "deletionGracePeriodSeconds");
+    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        if object::metadata(new).is_none_or(|metadata| metadata.get(field).is_none_or(Value::is_null)) {
+            object::keep(new, old, field);
+        }
     }
     kind.default(new);
     let errors = match part {

@@ -3,6 +3,10 @@
 use super::{Exchange, rules};
 use crate::{negotiate::Form, registry::Resource, store::Stored, table};
 use bytes::Bytes;
+use futures::FutureExt;
+use hostler_base::transport::{self, Body};
+use http::{HeaderValue, Response, header};
+use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 /// Whether the stored bytes are what a client of this version sees.
@@ -41,11 +45,29 @@ pub(super) fn one(exchange: &Exchange<'_>, stored: &Stored) -> Bytes {
         Form::Table => {
             let object = tree(resource, version, stored);
             let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
-            let include = table::include(exchange.query.text("includeObject"));
             let now = exchange.core.clock.now();
-            let table = table::table(resource, version, vec![object], include, metadata, true, now);
+            let table = table::table(resource, version, vec![object], exchange.include, metadata, true, now);
             Bytes::from(table.to_string())
         }
         Form::Object | Form::Discovery => bytes(resource, version, stored),
+    }
+}
+
+/// The same answer in YAML.
+pub(super) fn as_yaml(response: Response<Body>) -> Response<Body> {
+    let (mut parts, body) = response.into_parts();
+    // Answers other than watches are there as a whole, so this does not wait.
+    let Some(Ok(collected)) = body.collect().now_or_never() else {
+        return Response::from_parts(parts, transport::empty());
+    };
+    let bytes = collected.to_bytes();
+    let text =
+        serde_json::from_slice::<Value>(&bytes).ok().and_then(|value| serde_saphyr::to_string(&value).ok());
+    match text {
+        Some(text) => {
+            parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/yaml"));
+            Response::from_parts(parts, transport::full(text))
+        }
+        None => Response::from_parts(parts, transport::full(bytes)),
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     field::{Fault, FieldError},
     negotiate::Form,
     registry::Resource,
-    selector::Selector,
+    selector::{FieldTerm, Selector},
     server::Core,
     store::{Change, ChangeKind, Stored, TooOld, line},
     table,
@@ -95,11 +95,16 @@ fn check_options(exchange: &Exchange<'_>) -> Result<(), ApiError> {
 fn begin(exchange: &Exchange<'_>) -> Result<Watch, ApiError> {
     check_options(exchange)?;
     let (query, core) = (exchange.query, exchange.core);
-    let selector = read::selector(exchange)?;
+    let mut selector = read::selector(exchange)?;
+    if !exchange.target.name.is_empty() {
+        let (field, value) = ("metadata.name".to_owned(), exchange.target.name.clone());
+        selector.fields.push(FieldTerm { field, value, equal: true });
+    }
     let version = query.text("resourceVersion");
     let wanted = if version.is_empty() { 0 } else { revision(version)? };
     let wants_initial = query.flag("sendInitialEvents");
     let initial = wants_initial.unwrap_or(wanted == 0);
+    let end = Instant::now() + life_time(exchange)?;
     let mut watch = Watch {
         core: Arc::clone(core),
         resource: Arc::clone(exchange.resource),
@@ -107,7 +112,7 @@ fn begin(exchange: &Exchange<'_>) -> Result<Watch, ApiError> {
         namespace: exchange.target.namespace.clone(),
         selector,
         form: exchange.form,
-        include: table::include(query.text("includeObject")),
+        include: exchange.include,
         columns_sent: false,
         bookmarks: query.flag("allowWatchBookmarks").unwrap_or(false),
         position: wanted,
@@ -115,8 +120,8 @@ fn begin(exchange: &Exchange<'_>) -> Result<Watch, ApiError> {
         ready: VecDeque::new(),
         initial: VecDeque::new(),
         end_mark: false,
-        next_bookmark: Instant::now() + BOOKMARK_EVERY,
-        end: Instant::now() + life_time(exchange)?,
+        next_bookmark: next_bookmark(Instant::now(), end),
+        end,
         life: core.life(),
         done: false,
     };
@@ -137,7 +142,7 @@ fn begin(exchange: &Exchange<'_>) -> Result<Watch, ApiError> {
     Ok(watch)
 }
 
-fn revision(text: &str) -> Result<u64, ApiError> {
+pub(super) fn revision(text: &str) -> Result<u64, ApiError> {
     text.parse().map_err(|_| {
         let why = format!(
             "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
@@ -153,6 +158,15 @@ fn life_time(exchange: &Exchange<'_>) -> Result<Duration, ApiError> {
         _ => SHORTEST_LIFE + exchange.core.chance.u64() % SHORTEST_LIFE,
     };
     Ok(Duration::from_secs(seconds.min(10 * 365 * 86_400)))
+}
+
+/// Every minute, and once more shortly before the end.
+fn next_bookmark(now: Instant, end: Instant) -> Instant {
+    let regular = now + BOOKMARK_EVERY;
+    match end.checked_sub(BOOKMARK_BEFORE_END) {
+        Some(last) if last > now => last.min(regular),
+        _ => regular,
+    }
 }
 
 /// Waits until a custom resource's definition is gone; built-in ones stay.
@@ -190,12 +204,7 @@ impl Watch {
                     return None;
                 }
                 if self.bookmarks && now >= self.next_bookmark {
-                    self.next_bookmark = now + BOOKMARK_EVERY;
-                    if now < self.end - BOOKMARK_BEFORE_END
-                        && self.end < self.next_bookmark + BOOKMARK_BEFORE_END
-                    {
-                        self.next_bookmark = self.end - BOOKMARK_BEFORE_END;
-                    }
+                    self.next_bookmark = next_bookmark(now, self.end);
                     return Some(self.bookmark(false));
                 }
                 let wake = if self.bookmarks { self.end.min(self.next_bookmark) } else { self.end };
