@@ -224,7 +224,9 @@ fn check_combinations(
         }
         let count = valid.len();
         if count == 1 {
-            valid.into_iter().for_each(|result| outcome.merge(result));
+            for result in valid {
+                outcome.merge(result);
+            }
         } else {
             let found = if count == 0 {
                 "Found none valid".to_owned()
@@ -295,16 +297,12 @@ fn check_number(schema: &Schema, value: &Value, path: &Path<'_>, outcome: &mut O
         let fits = check_range(schema, factor, None, "MultipleOf", path, outcome);
         let compared = whole.filter(|_| fits);
         let shown = compared.map_or_else(|| plain_float(factor), |_| plain_float(factor.trunc()));
-        let multiple = match compared {
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "whole numbers are compared as whole numbers"
-            )]
-            Some(whole) => factor.trunc() > 0.0 && whole % (factor as i64).max(1) == 0,
-            None => {
-                let quotient = if factor < 1.0 { 1.0 / factor * number } else { number / factor };
-                is_json_integer(quotient)
-            }
+        #[expect(clippy::cast_possible_truncation, reason = "whole numbers are compared as whole numbers")]
+        let multiple = if let Some(whole) = compared {
+            factor.trunc() > 0.0 && whole % (factor as i64).max(1) == 0
+        } else {
+            let quotient = if factor < 1.0 { 1.0 / factor * number } else { number / factor };
+            is_json_integer(quotient)
         };
         if factor <= 0.0 {
             let place = path.dotted();

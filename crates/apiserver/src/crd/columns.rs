@@ -69,7 +69,7 @@ fn column(name: &str, kind: &str, format: &str, description: &str, priority: i32
 
 fn cell(kind: &str, value: &Value, now: Timestamp) -> Value {
     match (kind, value) {
-        ("string", Value::String(_)) => value.clone(),
+        ("string", Value::String(_)) | ("boolean", Value::Bool(_)) => value.clone(),
         ("string", Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
             (None, Some(float)) => plain_float(float).into(),
             _ => number.to_string().into(),
@@ -84,7 +84,6 @@ fn cell(kind: &str, value: &Value, now: Timestamp) -> Value {
             // Go writes a whole float without a fraction.
             number.as_i64().map_or_else(|| float.into(), Value::from)
         }),
-        ("boolean", Value::Bool(_)) => value.clone(),
         ("date", Value::String(text)) => match text.parse::<Timestamp>() {
             Ok(_) => age::since(value, now).into(),
             Err(_) => "<invalid>".into(),

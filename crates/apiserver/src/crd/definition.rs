@@ -202,7 +202,7 @@ fn shown_versions(versions: &[Value]) -> String {
 fn check_deprecation(version: &Value, place: &str, errors: &mut Vec<FieldError>) {
     let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) else { return };
     let mut wrong = |detail: &str| {
-        errors.push(FieldError::invalid(format!("{place}.deprecationWarning"), warning, detail))
+        errors.push(FieldError::invalid(format!("{place}.deprecationWarning"), warning, detail));
     };
     if version.get("deprecated") != Some(&Value::Bool(true)) {
         wrong("can only be set for deprecated versions");
@@ -328,7 +328,7 @@ fn check_columns(columns: &Value, place: &str, errors: &mut Vec<FieldError>) {
         match text("type") {
             "" => errors.push(FieldError::required(place("type"), types)),
             kind if !COLUMN_TYPES.contains(&kind) => {
-                errors.push(FieldError::invalid(place("type"), kind, types))
+                errors.push(FieldError::invalid(place("type"), kind, types));
             }
             _ => {}
         }

@@ -1,6 +1,7 @@
 //! Paths to fields as a definition writes them: `.spec.size`, `.spec['node-pool']`.
 
 use super::schema::{Additional, Schema};
+use std::fmt::Write as _;
 
 /// The path in the form of messages (`spec.map[key]`) and the schema it leads to, or why it leads nowhere.
 pub(super) fn resolve<'a>(path: &str, schema: &'a Schema) -> Result<(String, &'a Schema), String> {
@@ -34,9 +35,12 @@ fn resolve_parts<'a>(path: &str, schema: &'a Schema, brackets: bool) -> Result<(
             }
             let (quoted, after) = quoted(after)?;
             name = quoted;
-            rest = after.strip_prefix(']').ok_or_else(|| match after.is_empty() {
-                true => "unexpected end of JSON path".to_owned(),
-                false => format!("expected ] but got {after}"),
+            rest = after.strip_prefix(']').ok_or_else(|| {
+                if after.is_empty() {
+                    "unexpected end of JSON path".to_owned()
+                } else {
+                    format!("expected ] but got {after}")
+                }
             })?;
         } else {
             let end = rest.find(['.', '[', ']']).unwrap_or(rest.len());
@@ -51,7 +55,7 @@ fn resolve_parts<'a>(path: &str, schema: &'a Schema, brackets: bool) -> Result<(
                 schema.properties.get(&name).ok_or("does not refer to a valid field")?
             }
             (Additional::Schema(additional), true) => {
-                text.push_str(&format!("[{name}]"));
+                let _ = write!(text, "[{name}]");
                 additional
             }
             _ => return Err("does not refer to a valid field".to_owned()),

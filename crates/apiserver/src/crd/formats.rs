@@ -233,21 +233,23 @@ fn is_date_time(text: &str) -> bool {
         && TIME.captures(time).is_some_and(|part| &part[1] <= "23" && &part[2] <= "59" && &part[3] <= "59")
 }
 
+/// Names of a unit, the last of which may be followed by anything, and its nanoseconds.
+const UNITS: [(&[&str], i64); 8] = [
+    (&["ns", "nano"], 1),
+    (&["us", "µs", "micro"], 1_000),
+    (&["ms", "milli"], 1_000_000),
+    (&["s", "sec"], 1_000_000_000),
+    (&["m", "min"], 60_000_000_000),
+    (&["h", "hr", "hour"], 3_600_000_000_000),
+    (&["d", "day"], 86_400_000_000_000),
+    (&["w", "wk", "week"], 604_800_000_000_000),
+];
+
 /// Nanoseconds of a duration: Go's (`1h30m`), or a list of counts with a unit as in `2 days`.
 pub(super) fn parse_duration(text: &str) -> Option<i64> {
     if let Some(nanoseconds) = parse_go_duration(text) {
         return Some(nanoseconds);
     }
-    const UNITS: [(&[&str], i64); 8] = [
-        (&["ns", "nano"], 1),
-        (&["us", "µs", "micro"], 1_000),
-        (&["ms", "milli"], 1_000_000),
-        (&["s", "sec"], 1_000_000_000),
-        (&["m", "min"], 60_000_000_000),
-        (&["h", "hr", "hour"], 3_600_000_000_000),
-        (&["d", "day"], 86_400_000_000_000),
-        (&["w", "wk", "week"], 604_800_000_000_000),
-    ];
     let mut total = None;
     for captures in COUNT_AND_UNIT.captures_iter(text) {
         let count: i64 = captures[1].parse().ok()?;

@@ -16,6 +16,7 @@ mod go_regex;
 mod json_path;
 mod lists;
 mod names;
+mod openapi;
 mod path;
 #[cfg(test)]
 mod real_server;
@@ -26,10 +27,13 @@ mod schema_rules;
 mod shape;
 mod status;
 mod structural;
+#[cfg(test)]
+mod tests;
 mod typing;
 
 pub use defaults::default_crd;
 pub use definition::validate_crd;
+pub use openapi::merge_openapi;
 pub use scale::ScalePaths;
 pub use status::{is_established, status};
 
@@ -43,15 +47,22 @@ use json_path::JsonPath;
 use path::Path;
 use schema::Schema;
 use serde_json::Value;
+use std::sync::Arc;
 
 /// A custom kind, ready to be served.
 #[derive(Debug)]
 pub struct CustomKind {
+    identity: Arc<Identity>,
+    storage_version: String,
+    versions: Vec<CustomVersion>,
+}
+
+/// What all versions of a kind have in common.
+#[derive(Debug)]
+struct Identity {
     group: String,
     names: Names,
     namespaced: bool,
-    storage_version: String,
-    versions: Vec<CustomVersion>,
 }
 
 /// What a custom kind is called.
@@ -86,6 +97,7 @@ impl Names {
 /// One version of a custom kind.
 #[derive(Debug)]
 pub struct CustomVersion {
+    identity: Arc<Identity>,
     name: String,
     served: bool,
     storage: bool,
@@ -103,13 +115,15 @@ impl CustomKind {
     /// Reads a definition. Fails only for one that [`validate_crd`] would refuse.
     pub fn compile(crd: &Value) -> Result<Self, Vec<FieldError>> {
         let text = |path: &str| crd.pointer(path).and_then(Value::as_str).unwrap_or_default();
-        let names = Names::read(crd.pointer("/spec/names").unwrap_or(&Value::Null));
-        let group = text("/spec/group").to_owned();
+        let identity = Arc::new(Identity {
+            group: text("/spec/group").to_owned(),
+            names: Names::read(crd.pointer("/spec/names").unwrap_or(&Value::Null)),
+            namespaced: text("/spec/scope") == "Namespaced",
+        });
         let mut errors = Vec::new();
         let list = crd.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten().enumerate();
-        let versions: Vec<CustomVersion> = list
-            .map(|(at, version)| CustomVersion::compile(version, &group, &names.kind, at, &mut errors))
-            .collect();
+        let versions: Vec<CustomVersion> =
+            list.map(|(at, version)| CustomVersion::compile(version, &identity, at, &mut errors)).collect();
         let storage_version =
             versions.iter().find(|version| version.storage).map(|version| version.name.clone());
         let Some(storage_version) = storage_version else {
@@ -122,19 +136,19 @@ impl CustomKind {
         if !errors.is_empty() {
             return Err(errors);
         }
-        Ok(Self { group, names, namespaced: text("/spec/scope") == "Namespaced", storage_version, versions })
+        Ok(Self { identity, storage_version, versions })
     }
 
     pub fn group(&self) -> &str {
-        &self.group
+        &self.identity.group
     }
 
     pub fn names(&self) -> &Names {
-        &self.names
+        &self.identity.names
     }
 
     pub fn namespaced(&self) -> bool {
-        self.namespaced
+        self.identity.namespaced
     }
 
     /// The version objects are kept in.
@@ -154,13 +168,13 @@ impl CustomKind {
     /// Makes an object one of another version. With the strategy `None` only its `apiVersion` changes.
     pub fn convert(&self, object: &mut Value, to: &str) {
         if let Some(fields) = object.as_object_mut() {
-            fields.insert("apiVersion".to_owned(), format!("{}/{to}", self.group).into());
+            fields.insert("apiVersion".to_owned(), format!("{}/{to}", self.identity.group).into());
         }
     }
 }
 
 impl CustomVersion {
-    fn compile(version: &Value, group: &str, kind: &str, at: usize, errors: &mut Vec<FieldError>) -> Self {
+    fn compile(version: &Value, identity: &Arc<Identity>, at: usize, errors: &mut Vec<FieldError>) -> Self {
         let flag = |name: &str| version.get(name).and_then(Value::as_bool).unwrap_or_default();
         let name = version.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
         let nothing = serde_json::json!({"type": "object"});
@@ -171,11 +185,12 @@ impl CustomVersion {
         errors.extend(flaws.into_iter().map(|flaw| FieldError::invalid(flaw.place, flaw.value, flaw.detail)));
         let fields = version.get("selectableFields").and_then(Value::as_array).into_iter().flatten();
         let paths: Vec<&str> = fields.filter_map(|field| field.get("jsonPath")?.as_str()).collect();
-        let warning = version
-            .get("deprecationWarning")
-            .and_then(Value::as_str)
-            .map_or_else(|| format!("{group}/{name} {kind} is deprecated"), str::to_owned);
+        let warning = version.get("deprecationWarning").and_then(Value::as_str).map_or_else(
+            || format!("{}/{name} {} is deprecated", identity.group, identity.names.kind),
+            str::to_owned,
+        );
         Self {
+            identity: Arc::clone(identity),
             served: flag("served"),
             storage: flag("storage"),
             deprecation_warning: flag("deprecated").then_some(warning),
@@ -280,6 +295,11 @@ impl CustomVersion {
     /// One row of a Table.
     pub fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
         self.columns.cells(object, now)
+    }
+
+    /// The OpenAPI v3 document of this version alone; see [`merge_openapi`] for kinds that share a group version.
+    pub fn openapi_v3(&self) -> Value {
+        openapi::document(self)
     }
 
     /// The schema as it was given.

@@ -86,7 +86,7 @@ pub(super) fn qualified_name(text: &str) -> Vec<String> {
     match prefix {
         Some("") => faults.push("prefix part must be non-empty".to_owned()),
         Some(prefix) => {
-            faults.extend(subdomain(prefix).into_iter().map(|fault| format!("prefix part {fault}")))
+            faults.extend(subdomain(prefix).into_iter().map(|fault| format!("prefix part {fault}")));
         }
         None => {}
     }

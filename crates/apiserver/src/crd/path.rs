@@ -1,5 +1,7 @@
 //! Where in an object we are. Kept as a chain on the stack; text is made only when something is wrong.
 
+use std::fmt::Write as _;
+
 /// One step down from a parent.
 #[derive(Clone, Copy)]
 pub(super) enum Step<'a> {
@@ -51,7 +53,9 @@ impl<'a> Path<'a> {
             Path::Below(parent, step) => {
                 parent.write(out, keys_in_brackets);
                 match step {
-                    Step::Index(index) => out.push_str(&format!("[{index}]")),
+                    Step::Index(index) => {
+                        let _ = write!(out, "[{index}]");
+                    }
                     Step::Key(name) if keys_in_brackets => {
                         out.push('[');
                         out.push_str(name);

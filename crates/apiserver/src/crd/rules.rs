@@ -27,6 +27,13 @@ const LONGEST_MESSAGE: usize = 5 * 1024;
 /// have to make sure that no rule takes for ever.
 const MOST_STEPS: u64 = 2_000_000;
 
+/// The longest rule and the deepest nesting of one.
+const LONGEST_RULE: usize = 100_000;
+const DEEPEST_RULE: u32 = 250;
+
+/// Up to this depth a rule is evaluated where we are.
+const DEEP_FOR_OUR_STACK: u32 = 24;
+
 #[derive(Debug)]
 pub(super) struct Rule {
     /// Its place in the list of rules.
@@ -34,15 +41,14 @@ pub(super) struct Rule {
     source: String,
     message: String,
     message_source: String,
-    message_expression: Option<Expression>,
+    message_expression: Option<(Expression, Shape)>,
     reason: String,
     /// The field below this value that is blamed, in the form of a path in messages.
     blamed: Option<String>,
     optional_old_self: bool,
     expression: Expression,
     uses_old_self: bool,
-    /// How deep loops are nested in the rule.
-    loops: u32,
+    shape: Shape,
 }
 
 impl Rule {
@@ -82,7 +88,7 @@ impl Rule {
                 None
             }
         };
-        let expression = parsed("rule", "", source)?;
+        let (expression, shape) = parsed("rule", "", source)?;
         let message_expression = match text("messageExpression") {
             "" => None,
             source => parsed("messageExpression", "messageExpression ", source),
@@ -97,7 +103,7 @@ impl Rule {
             blamed: field_path::resolve(text("fieldPath"), schema).ok().map(|(path, _)| path),
             optional_old_self: json.get("optionalOldSelf").and_then(Value::as_bool).unwrap_or_default(),
             uses_old_self: expression.references().has_variable("oldSelf"),
-            loops: loop_depth(&expression.expr),
+            shape,
             expression,
         })
     }
@@ -120,7 +126,7 @@ impl Rule {
 
     /// The expression of the message and its text.
     pub(super) fn message_expression(&self) -> Option<(&Expression, &str)> {
-        self.message_expression.as_ref().map(|expression| (expression, self.message_source.as_str()))
+        self.message_expression.as_ref().map(|(expression, _)| (expression, self.message_source.as_str()))
     }
 
     fn name(&self) -> &str {
@@ -128,8 +134,8 @@ impl Rule {
     }
 
     fn failure(&self, scope: &Context<'_>) -> String {
-        if let Some(expression) = &self.message_expression
-            && let Ok(Cel::String(text)) = evaluate(expression, scope)
+        if let Some((expression, shape)) = &self.message_expression
+            && let Ok(Cel::String(text)) = evaluate(expression, *shape, scope)
         {
             let text = text.trim();
             if !text.is_empty() && text.len() <= LONGEST_MESSAGE && !text.contains('\n') {
@@ -140,12 +146,42 @@ impl Rule {
     }
 }
 
-fn parse(source: &str) -> Result<Expression, String> {
-    let mut expression = catch_unwind(|| Parser::new().enable_optional_syntax(true).parse(source))
-        .map_err(|_| "ERROR: <input>:1:1: Syntax error: the expression cannot be read".to_owned())?
-        .map_err(|errors| errors.to_string())?;
-    tolerate_missing_optionals(&mut expression.expr);
-    Ok(expression)
+/// Parser and interpreter recurse with large frames: a dozen brackets fill a thread's usual stack. What may be
+/// deep runs on a stack of its own; the caller waits, so nothing runs at the same time.
+fn with_room<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+    const STACK: usize = 256 * 1024 * 1024;
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        thread.ok().and_then(|thread| thread.join().ok())
+    })
+}
+
+fn parse(source: &str) -> Result<(Expression, Shape), String> {
+    let at_start = |text: &str| format!("ERROR: <input>:1:1: {text}");
+    if source.len() > LONGEST_RULE {
+        return Err(at_start(&format!(
+            "expression code point size exceeds limit: size: {}, limit {LONGEST_RULE}",
+            source.len()
+        )));
+    }
+    with_room(|| {
+        let mut expression =
+            Parser::new().enable_optional_syntax(true).parse(source).map_err(|errors| errors.to_string())?;
+        tolerate_missing_optionals(&mut expression.expr);
+        let shape = Shape { depth: depth(&expression.expr), loops: loop_depth(&expression.expr) };
+        if shape.depth > DEEPEST_RULE {
+            return Err(at_start(&format!("expression recursion limit exceeded: {DEEPEST_RULE}")));
+        }
+        Ok((expression, shape))
+    })
+    .unwrap_or_else(|| Err(at_start("Syntax error: the expression cannot be read")))
+}
+
+/// How deep an expression, and the loops in it, are nested.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    depth: u32,
+    loops: u32,
 }
 
 /// `a.?b` of an absent field is an empty optional; the interpreter does so only for `a[?"b"]`.
@@ -190,38 +226,53 @@ fn each_child(expression: &mut Expr, visit: &mut dyn FnMut(&mut Expr)) {
     }
 }
 
-fn loop_depth(expression: &Expr) -> u32 {
-    let deepest = |parts: &[&Expr]| parts.iter().map(|part| loop_depth(part)).max().unwrap_or(0);
+fn children(expression: &Expr) -> Vec<&Expr> {
     match expression {
         Expr::Call(call) => {
-            let target = call.target.as_ref().map_or(0, |target| loop_depth(&target.expr));
-            call.args.iter().map(|argument| loop_depth(&argument.expr)).max().unwrap_or(0).max(target)
+            let target = call.target.iter().map(|target| &target.expr);
+            target.chain(call.args.iter().map(|argument| &argument.expr)).collect()
         }
         Expr::Comprehension(parts) => {
-            let inside = deepest(&[&parts.loop_cond.expr, &parts.loop_step.expr]) + 1;
-            inside.max(deepest(&[&parts.iter_range.expr, &parts.accu_init.expr, &parts.result.expr]))
+            [&parts.iter_range, &parts.accu_init, &parts.loop_cond, &parts.loop_step, &parts.result]
+                .map(|part| &part.expr)
+                .to_vec()
         }
-        Expr::List(list) => list.elements.iter().map(|element| loop_depth(&element.expr)).max().unwrap_or(0),
+        Expr::List(list) => list.elements.iter().map(|element| &element.expr).collect(),
         Expr::Map(map) => {
             let entries = map.entries.iter().filter_map(|entry| match &entry.expr {
-                EntryExpr::MapEntry(entry) => {
-                    Some(loop_depth(&entry.key.expr).max(loop_depth(&entry.value.expr)))
-                }
+                EntryExpr::MapEntry(entry) => Some([&entry.key.expr, &entry.value.expr]),
                 EntryExpr::StructField(_) => None,
             });
-            entries.max().unwrap_or(0)
+            entries.flatten().collect()
         }
-        Expr::Select(select) => loop_depth(&select.operand.expr),
-        Expr::Struct(_) | Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => 0,
+        Expr::Select(select) => vec![&select.operand.expr],
+        Expr::Struct(_) | Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => Vec::new(),
     }
 }
 
+fn depth(expression: &Expr) -> u32 {
+    children(expression).into_iter().map(depth).max().unwrap_or(0) + 1
+}
+
+fn loop_depth(expression: &Expr) -> u32 {
+    if let Expr::Comprehension(parts) = expression {
+        let inside = loop_depth(&parts.loop_cond.expr).max(loop_depth(&parts.loop_step.expr)) + 1;
+        return inside.max(loop_depth(&parts.iter_range.expr));
+    }
+    children(expression).into_iter().map(loop_depth).max().unwrap_or(0)
+}
+
 /// A panic inside a function of the interpreter is a failed rule, not a dead server.
-fn evaluate(expression: &Expression, scope: &Context<'_>) -> Result<Cel, String> {
-    match catch_unwind(AssertUnwindSafe(|| scope.resolve(expression))) {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(words(&error)),
-        Err(_) => Err("internal error".to_owned()),
+fn evaluate(expression: &Expression, shape: Shape, scope: &Context<'_>) -> Result<Cel, String> {
+    let outcome = if shape.depth > DEEP_FOR_OUR_STACK {
+        with_room(|| scope.resolve(expression))
+    } else {
+        catch_unwind(AssertUnwindSafe(|| scope.resolve(expression))).ok()
+    };
+    match outcome {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(error)) => Err(words(&error)),
+        None => Err("internal error".to_owned()),
     }
 }
 
@@ -330,12 +381,12 @@ fn check_rules(
         .filter(|_| transition)
         .map(|old| to_cel(&aligned(Some(schema), new, old), Some(schema), resource_root));
     let kind = || Value::from(schema.declared_type.as_str());
-    let largest = schema.rules.iter().any(|rule| rule.loops > 1).then(|| largest_collection(new));
+    let largest = schema.rules.iter().any(|rule| rule.shape.loops > 1).then(|| largest_collection(new));
     for rule in &schema.rules {
         if rule.uses_old_self && old.is_none() && !rule.optional_old_self {
             continue;
         }
-        if rule.loops > 1 && largest.unwrap_or_default().saturating_pow(rule.loops) > MOST_STEPS {
+        if rule.shape.loops > 1 && largest.unwrap_or_default().saturating_pow(rule.shape.loops) > MOST_STEPS {
             let detail = format!(
                 "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost exceeds limit for rule: {}",
                 rule.name()
@@ -352,7 +403,7 @@ fn check_rules(
             }
             (None, false) => {}
         }
-        match evaluate(&rule.expression, &rule_scope) {
+        match evaluate(&rule.expression, rule.shape, &rule_scope) {
             Ok(Cel::Bool(true)) => {}
             Ok(Cel::Bool(false)) => {
                 let unchanged = || nearest.is_some_and(|near| equal(Some(near.schema), near.new, near.old));

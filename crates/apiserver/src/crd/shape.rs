@@ -2,6 +2,7 @@
 
 use super::schema::{Additional, Schema};
 use serde_json::{Map, Value};
+use std::fmt::Write as _;
 
 /// These belong to the server in every resource, embedded ones included.
 const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
@@ -105,7 +106,7 @@ impl Pruner {
                 }
                 for (index, item) in items.iter_mut().enumerate() {
                     let length = self.path.len();
-                    self.path.push_str(&format!("[{index}]"));
+                    let _ = write!(self.path, "[{index}]");
                     self.prune(item, item_schema, Mode { root: false, keep });
                     self.path.truncate(length);
                 }
@@ -133,7 +134,9 @@ fn prune_nulls(value: &mut Value, schema: Option<&Schema>) {
         }),
         Value::Array(items) => {
             let schema = schema.and_then(|schema| schema.items.as_deref());
-            items.iter_mut().for_each(|item| prune_nulls(item, schema));
+            for item in items {
+                prune_nulls(item, schema);
+            }
         }
         _ => {}
     }
@@ -179,7 +182,9 @@ pub(super) fn default(value: &mut Value, schema: &Schema) {
         }
         Value::Array(items) => {
             if let Some(schema) = &schema.items {
-                items.iter_mut().for_each(|item| default_entry(item, schema));
+                for item in items {
+                    default_entry(item, schema);
+                }
             }
         }
         _ => {}

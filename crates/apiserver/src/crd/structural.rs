@@ -152,7 +152,7 @@ fn check_level(json: &Value, level: Level, place: &str, errors: &mut Vec<FieldEr
         // A list of schemas is refused elsewhere.
         Some(Value::Array(_)) => {}
         _ if kind == "array" => {
-            errors.push(FieldError::required(format!("{place}.items"), "must be specified"))
+            errors.push(FieldError::required(format!("{place}.items"), "must be specified"));
         }
         _ => {}
     }
