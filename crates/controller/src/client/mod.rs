@@ -1,0 +1,89 @@
+//! The client stack: what every call to Kubernetes or a cloud goes through, in production and in tests.
+//!
+//! From the outside in: counted and timed, given a user agent, held back by the rate limit, stopped by the
+//! leader fence, and bounded in time. The fence comes after the rate limit, because a call that waited may
+//! no longer be ours to make.
+
+mod call;
+mod limit;
+mod timeout;
+
+pub use call::{CallName, ReadOnly};
+pub use limit::Rate;
+pub use timeout::TimedOut;
+
+use crate::{Fence, metrics::Metrics};
+use hostler_base::{Body, BoxError, Clock, Transport, transport};
+use http::{HeaderValue, Request, Response, header::USER_AGENT};
+use http_body_util::BodyExt;
+use std::{future::Future, pin::Pin, time::Duration};
+use tower::ServiceExt;
+
+/// How a client behaves.
+#[derive(Clone)]
+pub struct StackOptions {
+    /// The client's name in metrics: `kubernetes`, or the cloud's.
+    pub client: &'static str,
+    /// How the client introduces itself.
+    pub user_agent: String,
+    /// How long a call may take, its answer's body included. Of a watch it bounds only the time until the
+    /// answer begins.
+    pub timeout: Duration,
+    /// How many calls may be made; without limit if none is given.
+    pub rate: Option<Rate>,
+    /// Refuses calls that change something while another process may lead.
+    pub fence: Fence,
+    pub metrics: Metrics,
+    pub clock: Clock,
+}
+
+/// Stacks the layers over a transport.
+pub fn stack(inner: Transport, options: &StackOptions) -> Transport {
+    let agent = HeaderValue::from_str(&options.user_agent).unwrap_or(HeaderValue::from_static("hostler"));
+    let introduce = move |mut request: Request<Body>| {
+        request.headers_mut().insert(USER_AGENT, agent.clone());
+        request
+    };
+    let bounded = timeout::bounded(inner, options.timeout);
+    let fenced = call::fenced(bounded, options.fence.clone(), options.timeout);
+    let limited = match options.rate {
+        Some(rate) => limit::limited(fenced, rate, options.clock.clone()),
+        None => fenced,
+    };
+    let introduced = transport::from_service(limited.map_request(introduce));
+    call::counted(introduced, options.client, options.clock.clone(), options.metrics.clone())
+}
+
+type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
+
+/// The answer to a call that is sent when the answer is first awaited.
+fn send(inner: &Transport, request: Request<Body>) -> Answer {
+    Box::pin(inner.clone().oneshot(request))
+}
+
+/// A Kubernetes client on a stack. It retries nothing by itself.
+pub fn kube_client(
+    inner: Transport,
+    options: &StackOptions,
+    default_namespace: impl Into<String>,
+) -> kube::Client {
+    let service = stack(inner, options)
+        .map_request(|request: Request<kube::client::Body>| request.map(transport::boxed));
+    kube::Client::new(service, default_namespace)
+}
+
+/// A transport to the API server a kube configuration names, with its certificates, credentials and proxies.
+pub fn transport_to(mut config: kube::Config) -> Result<Transport, kube::Error> {
+    // A retry inside the client would hide a 429 from whoever must decide about it.
+    config.default_retry = false;
+    let client = kube::client::ClientBuilder::try_from(config)?.build();
+    Ok(transport::from_service(tower::service_fn(move |request: Request<Body>| {
+        let client = client.clone();
+        let (parts, body) = request.into_parts();
+        let body = body.collect();
+        async move {
+            let body = body.await?.to_bytes();
+            Ok::<_, BoxError>(client.send(Request::from_parts(parts, body.into())).await?)
+        }
+    })))
+}

@@ -1,0 +1,83 @@
+use crate::{Queue, metrics::Metrics, watch::Vitals};
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::IntoResponse,
+    routing::get,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a kubelet and a Prometheus server ask: `/healthz`, `/readyz`, `/metrics`.
+#[derive(Clone)]
+pub struct Health {
+    watched: Arc<Mutex<Watched>>,
+    metrics: Metrics,
+}
+
+#[derive(Default)]
+struct Watched {
+    queues: Vec<Queue>,
+    watches: Vec<Vitals>,
+}
+
+impl Health {
+    pub fn new(metrics: Metrics) -> Self {
+        Self { watched: Arc::default(), metrics }
+    }
+
+    /// A run of this queue that is stuck makes the process unhealthy.
+    pub fn add_queue(&self, queue: &Queue) {
+        self.watched().queues.push(queue.clone());
+    }
+
+    /// The process is ready only once this watch is synced, and while it shows signs of life.
+    pub fn add_watch(&self, vitals: Vitals) {
+        self.watched().watches.push(vitals);
+    }
+
+    /// Why the process should be restarted; empty if it should not.
+    pub fn stuck(&self) -> Vec<String> {
+        let queues = self.watched().queues.clone();
+        let lines = queues.iter().flat_map(|queue| {
+            let line = |(key, taken): (crate::Key, std::time::Duration)| {
+                format!("queue {}: {key} has been running for {} s", queue.name(), taken.as_secs())
+            };
+            queue.stuck().into_iter().map(line)
+        });
+        lines.collect()
+    }
+
+    /// Why the process is not ready; empty if it is.
+    pub fn not_ready(&self) -> Vec<String> {
+        self.watched().watches.iter().filter_map(Vitals::problem).collect()
+    }
+
+    pub fn router(&self) -> Router {
+        Router::new()
+            .route("/healthz", get(healthz))
+            .route("/readyz", get(readyz))
+            .route("/metrics", get(metrics))
+            .with_state(self.clone())
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn healthz(State(health): State<Health>) -> impl IntoResponse {
+    answer(&health.stuck(), StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+async fn readyz(State(health): State<Health>) -> impl IntoResponse {
+    answer(&health.not_ready(), StatusCode::SERVICE_UNAVAILABLE)
+}
+
+fn answer(problems: &[String], bad: StatusCode) -> (StatusCode, String) {
+    if problems.is_empty() { (StatusCode::OK, "ok\n".to_owned()) } else { (bad, problems.join("\n") + "\n") }
+}
+
+async fn metrics(State(health): State<Health>) -> impl IntoResponse {
+    ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], health.metrics.text())
+}

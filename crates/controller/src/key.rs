@@ -1,0 +1,63 @@
+use kube::Resource;
+use std::{borrow::Cow, fmt};
+
+/// Which object is meant. Ordered by kind, namespace and name; that order is the order of work.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    pub kind: Cow<'static, str>,
+    /// Empty for objects without a namespace.
+    pub namespace: String,
+    pub name: String,
+}
+
+impl Key {
+    pub fn new(kind: &'static str, namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { kind: Cow::Borrowed(kind), namespace: namespace.into(), name: name.into() }
+    }
+
+    pub fn of<K: Resource<DynamicType = ()>>(object: &K) -> Self {
+        let meta = object.meta();
+        Self {
+            kind: Cow::Owned(K::kind(&()).into_owned()),
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+        }
+    }
+
+    /// The span every line about this object is written in.
+    pub fn span(&self, attempt: u32) -> tracing::Span {
+        tracing::info_span!(
+            "reconcile",
+            kind = %self.kind,
+            namespace = %self.namespace,
+            name = %self.name,
+            attempt,
+        )
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            write!(f, "{} {}", self.kind, self.name)
+        } else {
+            write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::{ConfigMap, Node};
+    use kube::api::ObjectMeta;
+
+    #[test]
+    fn keys_name_objects() {
+        let metadata =
+            ObjectMeta { name: Some("a".into()), namespace: Some("n".into()), ..ObjectMeta::default() };
+        assert_eq!(Key::of(&ConfigMap { metadata, ..ConfigMap::default() }).to_string(), "ConfigMap n/a");
+        let metadata = ObjectMeta { name: Some("b".into()), ..ObjectMeta::default() };
+        assert_eq!(Key::of(&Node { metadata, ..Node::default() }).to_string(), "Node b");
+    }
+}

@@ -1,0 +1,367 @@
+//! Watching objects: a list, then a watch from there on, into a [`Cache`] and to whoever wants to be woken.
+//!
+//! kube's `watcher` and `reflector` are not used. Four things are needed that they do not give: bookmarks as a
+//! sign of life (they are swallowed), objects that vanished between two lists (they are not reported), a pause
+//! when a server closes every watch at once (there is none), and a store in a fixed order.
+
+mod cache;
+
+pub use cache::{Cache, Change};
+
+use crate::{Key, Queue, metrics::Metrics};
+use cache::Seen;
+use futures::StreamExt;
+use hostler_base::{Backoff, Chance, Clock};
+use kube::{
+    Api, Client, Resource,
+    api::{ListParams, WatchEvent, WatchParams},
+    core::{ClusterResourceScope, DeserializeGuard, NamespaceResourceScope},
+};
+use serde::de::DeserializeOwned;
+use std::{
+    borrow::Cow,
+    fmt::Debug,
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// How long after its own time-out a server is given to close a watch before the connection counts as dead.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A watch that ends sooner than this without having told anything is not begun again at once.
+const SHORT_LIFE: Duration = Duration::from_secs(1);
+
+/// What to watch and how.
+#[derive(Clone, Debug)]
+pub struct WatchOptions {
+    pub labels: Option<String>,
+    pub fields: Option<String>,
+    /// How long one watch lasts. Also how soon a silently dead connection is noticed.
+    pub timeout: Duration,
+    /// Objects per page of a list.
+    pub page_size: u32,
+    /// The delay after failures in a row.
+    pub backoff: Backoff,
+}
+
+impl Default for WatchOptions {
+    fn default() -> Self {
+        Self {
+            labels: None,
+            fields: None,
+            timeout: Duration::from_secs(30),
+            page_size: 500,
+            backoff: Backoff::new(Duration::from_millis(500), Duration::from_secs(30)),
+        }
+    }
+}
+
+/// The objects of a kind, followed as they change.
+pub struct Watch<K> {
+    api: Api<DeserializeGuard<K>>,
+    options: WatchOptions,
+    cache: Cache<K>,
+    handlers: Vec<Handler<K>>,
+    vitals: Vitals,
+    clock: Clock,
+    chance: Chance,
+    metrics: Metrics,
+}
+
+type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
+
+/// Whether a watch is alive, for [`crate::Health`].
+#[derive(Clone)]
+pub struct Vitals(Arc<VitalsInner>);
+
+struct VitalsInner {
+    kind: Cow<'static, str>,
+    timeout: Duration,
+    clock: Clock,
+    last_sign: Mutex<(bool, Instant)>,
+}
+
+impl Vitals {
+    fn new(kind: Cow<'static, str>, timeout: Duration, clock: Clock) -> Self {
+        let last_sign = Mutex::new((false, clock.instant()));
+        Self(Arc::new(VitalsInner { kind, timeout, clock, last_sign }))
+    }
+
+    fn sign(&self) {
+        *self.0.last_sign.lock().unwrap_or_else(PoisonError::into_inner) = (true, self.0.clock.instant());
+    }
+
+    /// What is wrong with the watch, in words.
+    pub fn problem(&self) -> Option<String> {
+        let (synced, last) = *self.0.last_sign.lock().unwrap_or_else(PoisonError::into_inner);
+        let silent = self.0.clock.instant().saturating_duration_since(last);
+        if !synced {
+            Some(format!("{}: the first list has not arrived", self.0.kind))
+        } else if silent > self.0.timeout * 2 {
+            Some(format!("{}: neither event nor bookmark for {} s", self.0.kind, silent.as_secs()))
+        } else {
+            None
+        }
+    }
+}
+
+/// Why a list or watch ended.
+enum End {
+    /// The list is there, a watch can begin. Only that shows whether the list's version is of use.
+    Listed,
+    /// The server closed it in good order, or it was silent for too long.
+    Over {
+        progress: bool,
+    },
+    /// What we know is too old to go on from.
+    Gone,
+    Failed(kube::Error),
+}
+
+impl<K> Watch<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    /// Watches objects without a namespace.
+    pub fn cluster(
+        client: Client,
+        options: WatchOptions,
+        clock: Clock,
+        chance: &Chance,
+        metrics: Metrics,
+    ) -> Self
+    where
+        K: Resource<Scope = ClusterResourceScope>,
+    {
+        Self::new(Api::all(client), options, clock, chance, metrics)
+    }
+
+    /// Watches objects in all namespaces.
+    pub fn everywhere(
+        client: Client,
+        options: WatchOptions,
+        clock: Clock,
+        chance: &Chance,
+        metrics: Metrics,
+    ) -> Self
+    where
+        K: Resource<Scope = NamespaceResourceScope>,
+    {
+        Self::new(Api::all(client), options, clock, chance, metrics)
+    }
+
+    /// Watches objects in one namespace.
+    pub fn namespaced(
+        client: Client,
+        namespace: &str,
+        options: WatchOptions,
+        clock: Clock,
+        chance: &Chance,
+        metrics: Metrics,
+    ) -> Self
+    where
+        K: Resource<Scope = NamespaceResourceScope>,
+    {
+        Self::new(Api::namespaced(client, namespace), options, clock, chance, metrics)
+    }
+
+    fn new(
+        api: Api<DeserializeGuard<K>>,
+        options: WatchOptions,
+        clock: Clock,
+        chance: &Chance,
+        metrics: Metrics,
+    ) -> Self {
+        let kind = K::kind(&()).into_owned();
+        let chance = chance.split(&kind);
+        let vitals = Vitals::new(Cow::Owned(kind), options.timeout, clock.clone());
+        let cache = Cache::default();
+        Self { api, options, cache, handlers: Vec::new(), vitals, clock, chance, metrics }
+    }
+
+    pub fn cache(&self) -> Cache<K> {
+        self.cache.clone()
+    }
+
+    pub fn vitals(&self) -> Vitals {
+        self.vitals.clone()
+    }
+
+    /// Calls `handler` for every change, after the cache has it. It must not block.
+    pub fn on_change(mut self, handler: impl Fn(&Change<K>) + Send + Sync + 'static) -> Self {
+        self.handlers.push(Box::new(handler));
+        self
+    }
+
+    /// Wakes the changed objects themselves.
+    pub fn wakes(self, queue: &Queue) -> Self {
+        let queue = queue.clone();
+        self.on_change(move |change| queue.wake(change.key()))
+    }
+
+    /// Wakes other keys that a change concerns.
+    pub fn wakes_others<I>(
+        self,
+        queue: &Queue,
+        whom: impl Fn(&Change<K>) -> I + Send + Sync + 'static,
+    ) -> Self
+    where
+        I: IntoIterator<Item = Key>,
+    {
+        let queue = queue.clone();
+        self.on_change(move |change| whom(change).into_iter().for_each(|key| queue.wake(key)))
+    }
+
+    /// Follows the objects for ever; dropping the future ends it.
+    pub async fn run(self) {
+        let mut version = None;
+        let mut failures = 0;
+        let mut reason = "start";
+        loop {
+            self.metrics.watch_started(self.kind(), reason);
+            let end = match version.clone() {
+                None => self.list(&mut version).await,
+                Some(from) => self.watch(from, &mut version).await,
+            };
+            let mut at_least = Duration::ZERO;
+            reason = match end {
+                End::Listed => "listed",
+                End::Over { progress: true } => {
+                    failures = 0;
+                    "over"
+                }
+                End::Over { progress: false } => "short",
+                End::Gone => {
+                    version = None;
+                    "gone"
+                }
+                End::Failed(error) => {
+                    tracing::warn!(kind = self.kind(), error = %error, failures, "watch failed");
+                    at_least = retry_after(&error);
+                    "error"
+                }
+            };
+            if !matches!(reason, "listed" | "over") {
+                // The first time a version is too old is no fault: list again at once.
+                if reason != "gone" || failures > 0 {
+                    let delay = self.options.backoff.delay(failures, &self.chance);
+                    self.clock.sleep(delay.max(at_least)).await;
+                }
+                failures = failures.saturating_add(1);
+            }
+        }
+    }
+
+    fn kind(&self) -> &str {
+        &self.vitals.0.kind
+    }
+
+    async fn list(&self, version: &mut Option<String>) -> End {
+        let mut params = ListParams {
+            label_selector: self.options.labels.clone(),
+            field_selector: self.options.fields.clone(),
+            limit: Some(self.options.page_size),
+            ..ListParams::default()
+        };
+        let mut all = Vec::new();
+        loop {
+            let page = match self.api.list(&params).await {
+                Ok(page) => page,
+                Err(kube::Error::Api(status)) if status.code == 410 => return End::Gone,
+                Err(error) => return End::Failed(error),
+            };
+            all.extend(page.items.into_iter().map(seen));
+            let more = page.metadata.continue_.filter(|token| !token.is_empty());
+            if more.is_none() {
+                *version = page.metadata.resource_version.filter(|version| !version.is_empty());
+                break;
+            }
+            params.continue_token = more;
+        }
+        self.vitals.sign();
+        let changes = self.cache.replace(all);
+        self.tell(changes);
+        if version.is_some() { End::Listed } else { End::Over { progress: false } }
+    }
+
+    async fn watch(&self, from: String, version: &mut Option<String>) -> End {
+        let params = WatchParams {
+            label_selector: self.options.labels.clone(),
+            field_selector: self.options.fields.clone(),
+            timeout: Some(u32::try_from(self.options.timeout.as_secs()).unwrap_or(u32::MAX)),
+            bookmarks: true,
+            send_initial_events: false,
+        };
+        let start = self.clock.instant();
+        let mut stream = match self.api.watch(&params, &from).await {
+            Ok(stream) => pin!(stream),
+            Err(kube::Error::Api(status)) if status.code == 410 => return End::Gone,
+            Err(error) => return End::Failed(error),
+        };
+        loop {
+            let next = tokio::time::timeout(self.options.timeout + GRACE, stream.next()).await;
+            let (change, seen_version) = match next {
+                Err(_) => return End::Over { progress: true },
+                Ok(None) => break,
+                Ok(Some(Err(error))) => return End::Failed(error),
+                Ok(Some(Ok(WatchEvent::Error(status)))) if status.code == 410 => return End::Gone,
+                Ok(Some(Ok(WatchEvent::Error(status)))) => return End::Failed(kube::Error::Api(status)),
+                Ok(Some(Ok(WatchEvent::Bookmark(mark)))) => (None, Some(mark.metadata.resource_version)),
+                Ok(Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)))) => {
+                    let seen_version = object.meta().resource_version.clone();
+                    (self.cache.apply(seen(object)), seen_version)
+                }
+                Ok(Some(Ok(WatchEvent::Deleted(object)))) => {
+                    let seen_version = object.meta().resource_version.clone();
+                    (Some(self.cache.delete(seen(object))), seen_version)
+                }
+            };
+            self.vitals.sign();
+            if let Some(seen_version) = seen_version.filter(|version| !version.is_empty()) {
+                *version = Some(seen_version);
+            }
+            self.tell(change);
+        }
+        let lived = self.clock.instant().saturating_duration_since(start);
+        End::Over { progress: lived >= SHORT_LIFE || version.as_ref() != Some(&from) }
+    }
+
+    fn tell(&self, changes: impl IntoIterator<Item = Change<K>>) {
+        for change in changes {
+            if let Change::Malformed { key } = &change {
+                tracing::error!(%key, "an object cannot be understood and is left as it was");
+            }
+            for handler in &self.handlers {
+                handler(&change);
+            }
+        }
+        self.metrics.malformed(self.kind(), self.cache.malformed().len());
+    }
+}
+
+/// Takes the object out of its guard, without the field ownership nobody here reads.
+fn seen<K: Resource<DynamicType = ()>>(guarded: DeserializeGuard<K>) -> Seen<K> {
+    match guarded.0 {
+        Ok(mut object) => {
+            object.meta_mut().managed_fields = None;
+            (Key::of(&object), Ok(Arc::new(object)))
+        }
+        Err(invalid) => {
+            let key = Key {
+                kind: Cow::Owned(K::kind(&()).into_owned()),
+                namespace: invalid.metadata.namespace.unwrap_or_default(),
+                name: invalid.metadata.name.unwrap_or_default(),
+            };
+            (key, Err(invalid.error))
+        }
+    }
+}
+
+/// How long the server asks us to stay away.
+fn retry_after(error: &kube::Error) -> Duration {
+    let kube::Error::Api(status) = error else { return Duration::ZERO };
+    let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    Duration::from_secs(u64::from(seconds))
+}

@@ -1,0 +1,107 @@
+use crate::support::{SECOND, World, pass};
+use async_trait::async_trait;
+use axum::body::Body;
+use hostler_controller::{
+    Health, Key, Lane, Outcome, Queue, QueueOptions, Reconciler, Run, Trouble, Watch, WatchOptions,
+};
+use http::Request;
+use http_body_util::BodyExt;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use std::sync::{Arc, atomic::Ordering};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+struct Stuck;
+
+#[async_trait]
+impl Reconciler for Stuck {
+    fn lane(&self, _: &Key) -> Lane {
+        Lane::new("work", 1)
+    }
+
+    async fn reconcile(&self, _: Run) -> Result<Outcome, Trouble> {
+        pass(SECOND * 100).await;
+        Ok(Outcome::Done)
+    }
+}
+
+async fn ask(health: &Health, path: &str) -> (u16, String) {
+    let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+    let response = health.router().oneshot(request).await.unwrap();
+    let code = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (code, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn unhealthy_while_a_run_is_stuck() {
+    let world = World::new(1);
+    let options = QueueOptions { stuck_after: SECOND * 30, ..QueueOptions::new("machines") };
+    let queue = Queue::new(options, world.clock.clone(), &world.chance, world.metrics.clone());
+    let health = Health::new(world.metrics.clone());
+    health.add_queue(&queue);
+    let working = queue.clone();
+    tokio::spawn(async move { working.run(Arc::new(Stuck), CancellationToken::new()).await });
+    queue.wake(Key::new("Machine", "shoot", "m1"));
+    pass(SECOND * 29).await;
+    assert_eq!(ask(&health, "/healthz").await, (200, "ok\n".into()));
+    pass(SECOND * 2).await;
+    let expected = "queue machines: Machine shoot/m1 has been running for 31 s\n";
+    assert_eq!(ask(&health, "/healthz").await, (500, expected.into()));
+    pass(SECOND * 70).await;
+    assert_eq!(ask(&health, "/healthz").await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ready_when_all_are_synced_and_none_is_silent() {
+    let world = World::new(1);
+    let health = Health::new(world.metrics.clone());
+    assert_eq!(ask(&health, "/readyz").await.0, 200, "nothing to wait for");
+    let maps = Watch::<ConfigMap>::everywhere(
+        world.client(),
+        WatchOptions::default(),
+        world.clock.clone(),
+        &world.chance,
+        world.metrics.clone(),
+    );
+    let nodes = Watch::<Node>::cluster(
+        world.client(),
+        WatchOptions::default(),
+        world.clock.clone(),
+        &world.chance,
+        world.metrics.clone(),
+    );
+    health.add_watch(maps.vitals());
+    health.add_watch(nodes.vitals());
+    tokio::spawn(maps.run());
+    pass(SECOND).await;
+    let waiting = "Node: the first list has not arrived\n";
+    assert_eq!(ask(&health, "/readyz").await, (503, waiting.into()));
+    tokio::spawn(nodes.run());
+    pass(SECOND).await;
+    assert_eq!(ask(&health, "/readyz").await, (200, "ok\n".into()));
+    world.faults.mute.store(true, Ordering::SeqCst);
+    world.server.restart();
+    pass(SECOND * 58).await;
+    assert_eq!(ask(&health, "/readyz").await.0, 200);
+    pass(SECOND * 4).await;
+    let (code, text) = ask(&health, "/readyz").await;
+    assert_eq!(code, 503);
+    assert!(text.contains("ConfigMap: neither event nor bookmark for 6"), "{text}");
+    assert!(text.contains("Node: neither event nor bookmark for 6"), "{text}");
+    world.faults.mute.store(false, Ordering::SeqCst);
+    pass(SECOND * 65).await;
+    assert_eq!(ask(&health, "/readyz").await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_are_there_to_be_read() {
+    let world = World::new(1);
+    world.client().apiserver_version().await.unwrap();
+    let (code, text) = ask(&Health::new(world.metrics.clone()), "/metrics").await;
+    assert_eq!(code, 200);
+    assert!(text.contains(
+        "hostler_client_calls_total{client=\"kubernetes\",verb=\"get\",resource=\"other\",code=\"200\"} 1"
+    ));
+    assert!(text.ends_with("# EOF\n"));
+}
