@@ -34,6 +34,8 @@ pub(crate) struct Resource {
     pub(crate) unconditional_update: bool,
     /// A delete answers with the object instead of a Status.
     pub(crate) returns_deleted: bool,
+    /// A delete leaves it time to end.
+    pub(crate) graceful: bool,
     pub(crate) custom: Option<Custom>,
 }
 
@@ -94,7 +96,7 @@ impl Resource {
 
 /// A row of the table: group, version, resource, kind, short names, categories, subresources, flags.
 /// Flags: `c` cluster-scoped, `o` create only, `p` PUT creates, `v` needs a resource version on update,
-/// `d` delete answers with the object.
+/// `d` delete answers with the object, `g` delete leaves a grace period.
 type Row = (
     &'static str,
     &'static str,
@@ -120,7 +122,7 @@ const ROWS: &[Row] = &[
     ("", "v1", "nodes", "Node", "no", "", "status", "c"),
     ("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", "pvc", "", "status", "d"),
     ("", "v1", "persistentvolumes", "PersistentVolume", "pv", "", "status", "cd"),
-    ("", "v1", "pods", "Pod", "po", "all", "attach binding eviction exec log portforward status", "d"),
+    ("", "v1", "pods", "Pod", "po", "all", "attach binding eviction exec log portforward status", "dg"),
     ("", "v1", "secrets", "Secret", "", "", "", ""),
     ("", "v1", "serviceaccounts", "ServiceAccount", "sa", "", "token", "d"),
     ("", "v1", "services", "Service", "svc", "all", "status", "pd"),
@@ -195,6 +197,7 @@ fn built_in(row: &Row) -> Resource {
         create_on_update: flags.contains('p'),
         unconditional_update: !flags.contains('v'),
         returns_deleted: flags.contains('d'),
+        graceful: flags.contains('g'),
         custom: None,
     }
 }
@@ -234,6 +237,7 @@ pub(crate) fn custom(custom: Custom) -> Resource {
         create_on_update: false,
         unconditional_update: false,
         returns_deleted: false,
+        graceful: false,
         custom: Some(custom),
     }
 }

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     access,
-    contract::GroupResource,
-    error::{ApiError, Cause},
+    admission::{self, Operation},
+    error::ApiError,
     field::FieldError,
     kinds::metadata,
     object,
@@ -124,30 +124,6 @@ fn generated_name(chance: &Chance, base: &str) -> String {
     format!("{}{}", base.get(..end).unwrap_or_default(), chance.text(NAME_ALPHABET, GENERATED))
 }
 
-/// The namespace must be there and not be going away.
-fn check_namespace(exchange: &Exchange<'_>, name: &str) -> Result<(), ApiError> {
-    let namespace = exchange.target.namespace.as_str();
-    if namespace.is_empty() {
-        return Ok(());
-    }
-    let shelf = GroupResource::new("", "namespaces");
-    let Some(found) = exchange.core.store.get(&shelf, &Key::new("", namespace)) else {
-        return Err(ApiError::not_found("", "namespaces", namespace));
-    };
-    if object::is_deleting(&found.parsed()) {
-        let why =
-            format!("unable to create new content in namespace {namespace} because it is being terminated");
-        let mut error = ApiError::forbidden(exchange.resource.group(), exchange.resource.name(), name, &why);
-        error.details.get_or_insert_default().causes.push(Cause {
-            reason: "NamespaceTerminating".to_owned(),
-            message: format!("namespace {namespace} is being terminated"),
-            field: "metadata.namespace".to_owned(),
-        });
-        return Err(error);
-    }
-    Ok(())
-}
-
 pub(super) fn create(exchange: &Exchange<'_>, bytes: &Bytes) -> Result<Response<Body>, ApiError> {
     let dry_run = exchange.query.dry_run("CreateOptions")?;
     let validation = FieldValidation::read(exchange, "CreateOptions")?;
@@ -174,7 +150,6 @@ pub(crate) fn create_object(
             "create not allowed while custom resource definition is terminating",
         ));
     }
-    check_namespace(exchange, object::name(&object))?;
     if !object::text(&object, "resourceVersion").is_empty() {
         let why = "resourceVersion should not be set on objects to be created";
         return Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", why));
@@ -229,6 +204,7 @@ fn insert(exchange: &Exchange<'_>, mut object: Value, dry_run: bool) -> Result<A
     let rules = Rules::of(resource, &target.version);
     let kind = rules.kind();
     object::set(&mut object, "uid", json!(uid(&exchange.core.chance)));
+    exchange.admit(Operation::Create, Some(&mut object), None)?;
     kind.prepare_create(&mut object, &exchange.context())?;
     let generation = if kind.has_generation() { json!(1) } else { Value::Null };
     object::set(&mut object, "generation", generation);
@@ -243,6 +219,8 @@ fn insert(exchange: &Exchange<'_>, mut object: Value, dry_run: bool) -> Result<A
     if !errors.is_empty() {
         return Err(ApiError::invalid(resource.group(), &resource.kind, &name, &errors));
     }
+    let attributes = exchange.attributes("create", &name);
+    admission::validate(&attributes, Operation::Create, object, None, &exchange.context())?;
     if resource.group() == "rbac.authorization.k8s.io" {
         access::check_grant(exchange.user, resource.name(), object, None, &**exchange.core)?;
     }

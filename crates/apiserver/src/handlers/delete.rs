@@ -8,6 +8,7 @@ use super::{
     view,
 };
 use crate::{
+    admission::Operation,
     contract::Deletion,
     crds,
     error::ApiError,
@@ -204,12 +205,10 @@ fn marked(exchange: &Exchange<'_>, old: &Value, options: &DeleteOptions, now: Ti
 }
 
 /// The state an object is removed in: kinds with a grace period show that it has ended.
-fn last_state(exchange: &Exchange<'_>, old: Value, options: &DeleteOptions) -> Value {
-    let rules = Rules::of(exchange.resource, &exchange.target.version);
+fn last_state(exchange: &Exchange<'_>, old: Value) -> Value {
     let mut last = old;
-    if let Deletion::Graceful(_) = rules.kind().deletion(&last, options.grace) {
-        let now = exchange.core.clock.now();
-        set_deletion(&mut last, now, 0);
+    if exchange.resource.graceful {
+        set_deletion(&mut last, exchange.core.clock.now(), 0);
     }
     last
 }
@@ -257,6 +256,7 @@ pub(super) fn delete_object(
         let current = store.get(shelf, &key).ok_or_else(|| exchange.not_found(name))?;
         let old = view::tree(exchange.resource, &exchange.target.version, &current);
         check_preconditions(exchange, &old, options)?;
+        exchange.admit_named(Operation::Delete, name, None, Some(&old))?;
         let next = marked(exchange, &old, options, exchange.core.clock.now());
         if options.dry_run {
             return Ok(match next {
@@ -274,7 +274,7 @@ pub(super) fn delete_object(
                 })
                 .map(Fate::Waits),
             None => {
-                let mut last = last_state(exchange, old, options);
+                let mut last = last_state(exchange, old);
                 store
                     .remove(shelf, &key, current.revision, |revision| {
                         encode(exchange, &current.key, revision, &mut last)

@@ -14,10 +14,12 @@ mod watch;
 
 use crate::{
     access,
+    admission::{self, Operation},
     contract::{Attributes, Context, User},
     crds, discovery,
     error::ApiError,
     negotiate::{self, Form},
+    object,
     query::Query,
     registry::Resource,
     request::{self, Place, Target},
@@ -66,6 +68,38 @@ impl Exchange<'_> {
         if waited_for || rules::is_definition(resource) {
             crds::sync(self.core);
         }
+    }
+
+    fn attributes(&self, verb: &str, name: &str) -> Attributes {
+        let mut attributes = self.target.attributes(verb, "");
+        name.clone_into(&mut attributes.name);
+        attributes
+    }
+
+    /// Lets admission change or refuse the object.
+    fn admit(
+        &self,
+        operation: Operation,
+        new: Option<&mut Value>,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
+        let name = new.as_deref().or(old).map(object::name).unwrap_or_default().to_owned();
+        self.admit_named(operation, &name, new, old)
+    }
+
+    fn admit_named(
+        &self,
+        operation: Operation,
+        name: &str,
+        new: Option<&mut Value>,
+        old: Option<&Value>,
+    ) -> Result<(), ApiError> {
+        let verb = match operation {
+            Operation::Create | Operation::Connect => "create",
+            Operation::Update => "update",
+            Operation::Delete => "delete",
+        };
+        admission::admit(&self.attributes(verb, name), operation, new, old, &self.context())
     }
 
     fn not_found(&self, name: &str) -> ApiError {

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     access,
+    admission::Operation,
     contract::{GroupResource, Lookup},
     error::ApiError,
     field::FieldError,
@@ -33,7 +34,8 @@ pub(super) fn answer(exchange: &Exchange<'_>, verb: &str, bytes: &Bytes) -> Resu
         ("scale", "get") => scale_answer(exchange, &view_tree(exchange)?),
         ("scale", _) => scale(exchange, verb, bytes),
         ("binding", _) => {
-            let binding = body::decode(exchange.headers, "Binding", bytes)?;
+            let mut binding = body::decode(exchange.headers, "Binding", bytes)?;
+            exchange.admit_named(Operation::Create, &exchange.target.name, Some(&mut binding), None)?;
             bind(exchange, &binding, exchange.query.dry_run("CreateOptions")?)
         }
         ("eviction", _) => evict(exchange, bytes),

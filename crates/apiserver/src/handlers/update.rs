@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     access,
+    admission::{self, Operation},
     contract::keep,
     error::ApiError,
     field::FieldError,
@@ -188,6 +189,7 @@ fn prepare(
         }
     }
     kind.default(new);
+    exchange.admit(Operation::Update, Some(new), Some(old))?;
     let errors = match part {
         Part::Main => {
             kind.prepare_update(new, old, &exchange.context());
@@ -212,6 +214,8 @@ fn prepare(
     if !errors.is_empty() {
         return Err(ApiError::invalid(resource.group(), &resource.kind, &exchange.target.name, &errors));
     }
+    let attributes = exchange.attributes("update", &exchange.target.name);
+    admission::validate(&attributes, Operation::Update, new, Some(old), &exchange.context())?;
     if resource.group() == "rbac.authorization.k8s.io" {
         access::check_grant(exchange.user, resource.name(), new, Some(old), &**exchange.core)?;
     }

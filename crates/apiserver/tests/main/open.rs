@@ -9,12 +9,4 @@ pub(crate) const OPEN: &[(&str, &str)] = &[
         "field validation/warn_is_the_default",
         "default: expected [\"299 - \\\"unknown field \\\\\\\"metadata.nme\\\\\\\"\\\"\", \"299 - \\\"unknown field \\\\\\\"dat\\\\\\\"\\\"\", \"299 - \\\"duplicate field \\\\\\\"data.",
     ),
-    (
-        "pod deletion/finished_pod_is_gone_at_once",
-        "200, /metadata/deletionGracePeriodSeconds should be 0 and is null",
-    ),
-    (
-        "pod deletion/unbound_pod_is_gone_at_once",
-        "200, /metadata/deletionGracePeriodSeconds should be 0 and is null",
-    ),
 ];
