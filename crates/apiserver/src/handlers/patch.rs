@@ -21,7 +21,7 @@ pub(super) fn patch(exchange: &Exchange<'_>, part: Part, bytes: &Bytes) -> Resul
     let patch = Patch::read(exchange.resource, exchange.headers, bytes)?;
     let make = |old: &Value| {
         let patched = patch.apply(exchange, old)?;
-        let mut new = decode(exchange, patched, validation)?;
+        let mut new = decode(exchange, &patch, patched, validation)?;
         update::same_name(exchange, &new)?;
         same_namespace(exchange, &new)?;
         // A version that the patch did not touch is no wish for that version.
@@ -39,19 +39,29 @@ pub(super) fn patch(exchange: &Exchange<'_>, part: Part, bytes: &Bytes) -> Resul
 /// Reads the patched object as its kind does; what does not fit is blamed on the patch.
 fn decode(
     exchange: &Exchange<'_>,
+    patch: &Patch,
     mut patched: Value,
     validation: FieldValidation,
 ) -> Result<Value, ApiError> {
-    let shown = patched.clone();
-    let result =
-        check_type(exchange, &mut patched).and_then(|()| rules::decode(exchange, patched, &[], validation));
+    let before = match patch {
+        Patch::Strategic(_) => Value::Null,
+        _ => patched.clone(),
+    };
+    let result = check_type(exchange, &mut patched).and_then(|()| match patch {
+        Patch::Strategic(_) => rules::decode_merged(exchange, patched, validation),
+        _ => rules::decode(exchange, patched, &[], validation),
+    });
     result.map_err(|error| {
         if error.code != StatusCode::BAD_REQUEST || exchange.resource.custom.is_some() {
             return error;
         }
         let mark = format!(" cannot be handled as a {}: ", exchange.resource.kind);
         let why = error.message.split_once(&mark).map_or(error.message.as_str(), |(_, why)| why);
-        let error = FieldError::invalid("patch", shown.to_string(), why);
+        let shown = match patch {
+            Patch::Strategic(patch) => types::go_value(patch),
+            _ => before.to_string(),
+        };
+        let error = FieldError::invalid("patch", shown, why);
         ApiError::invalid("", "", "", &[error])
     })
 }

@@ -10,7 +10,7 @@ use crate::{
     kinds, object,
     registry::Resource,
     types::{
-        self,
+        self, Decoded, TypeRef,
         managed_fields::{self, Shape, Writer},
     },
 };
@@ -178,6 +178,25 @@ pub(super) fn decode(
     duplicates: &[String],
     validation: FieldValidation,
 ) -> Result<Value, ApiError> {
+    decode_with(types::decode, exchange, value, duplicates, validation)
+}
+
+/// The same for what a strategic merge patch made.
+pub(super) fn decode_merged(
+    exchange: &Exchange<'_>,
+    value: Value,
+    validation: FieldValidation,
+) -> Result<Value, ApiError> {
+    decode_with(types::decode_merged, exchange, value, &[], validation)
+}
+
+fn decode_with(
+    read: impl Fn(TypeRef, Value) -> Result<Decoded, ApiError>,
+    exchange: &Exchange<'_>,
+    value: Value,
+    duplicates: &[String],
+    validation: FieldValidation,
+) -> Result<Value, ApiError> {
     let (resource, target) = (exchange.resource, exchange.target);
     let (object, unknown) = if let Some(custom) = &resource.custom {
         let Some(version) = custom.kind.version(&target.version) else {
@@ -185,7 +204,7 @@ pub(super) fn decode(
         };
         decode_custom(version, value)?
     } else if let Some(ty) = types::kind(&target.api_version(), &resource.kind) {
-        let decoded = types::decode(ty, value)?;
+        let decoded = read(ty, value)?;
         (decoded.object, decoded.unknown)
     } else {
         (value, Vec::new())

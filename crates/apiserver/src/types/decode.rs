@@ -1,12 +1,12 @@
 //! Reads JSON into a built-in kind as Go's decoder does, and leaves out what its encoder would leave out.
 
 use super::{
-    go_value::{go_kind, go_value},
+    go_value::go_kind,
     quantity,
     table::{self, Field, FieldType, TypeRef, TypeShape},
     time::{self, Precision},
 };
-use crate::{error::ApiError, field::FieldError};
+use crate::error::ApiError;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
@@ -17,62 +17,32 @@ pub struct Decoded {
     pub unknown: Vec<String>,
 }
 
-impl Decoded {
-    /// One warning per unknown field, as a real server words it.
-    pub fn warnings(&self) -> Vec<String> {
-        self.unknown.iter().map(|path| format!("unknown field {path:?}")).collect()
-    }
-}
-
-/// How an object came about; refusals differ.
-#[derive(Clone, Copy, Debug)]
-pub enum Origin<'a> {
-    Body,
-    /// By a JSON patch or a merge patch.
-    Patched,
-    /// By this strategic merge patch.
-    StrategicPatch(&'a Value),
-}
-
-/// Decodes the object of a request's body, see [`decode_from`].
+/// Decodes the object of a request's body. Unknown fields are dropped and reported, nulls are dropped, quantities
+/// and times get their stored form, and empty values vanish where Go's encoder omits them.
 pub fn decode(ty: TypeRef, value: Value) -> Result<Decoded, ApiError> {
-    decode_from(ty, value, Origin::Body)
+    read(ty, value, false)
 }
 
-/// Decodes one object. Unknown fields are dropped and reported, nulls are dropped, quantities and times get
-/// their stored form, and empty values vanish where Go's encoder omits them.
-pub fn decode_from(ty: TypeRef, value: Value, origin: Origin<'_>) -> Result<Decoded, ApiError> {
-    let is_strategic = matches!(origin, Origin::StrategicPatch(_));
-    let mut decoder = Decoder { unknown: Some(Vec::new()), is_strategic };
+/// Decodes what a strategic merge patch made; what does not fit is refused in other words.
+pub fn decode_merged(ty: TypeRef, value: Value) -> Result<Decoded, ApiError> {
+    read(ty, value, true)
+}
+
+fn read(ty: TypeRef, value: Value, is_merged: bool) -> Result<Decoded, ApiError> {
+    let mut decoder = Decoder { unknown: Some(Vec::new()), is_merged };
     let mut object = value;
     let Value::Object(map) = &mut object else {
         let found = found(&object, false);
         let words = format!("json: cannot unmarshal {found} into Go value of type v1.{}", ty.short_name());
-        return Err(refusal(ty, &words, origin, &object));
+        return Err(refusal(ty, &words));
     };
-    if let Err(words) = decoder.structure(ty, map, &Path::Root) {
-        return Err(refusal(ty, &words, origin, &object));
-    }
+    decoder.structure(ty, map, &Path::Root).map_err(|words| refusal(ty, &words))?;
     Ok(Decoded { object, unknown: decoder.unknown.unwrap_or_default() })
 }
 
-/// The answer to unknown and duplicate fields under `fieldValidation=Strict`; the warnings are those that
-/// would be given otherwise.
-pub fn strict_error(ty: TypeRef, warnings: &[String], origin: Origin<'_>, object: &Value) -> ApiError {
-    refusal(ty, &format!("strict decoding error: {}", warnings.join(", ")), origin, object)
-}
-
-fn refusal(ty: TypeRef, words: &str, origin: Origin<'_>, object: &Value) -> ApiError {
-    let shown = match origin {
-        Origin::Body => {
-            let (kind, version) = (ty.short_name(), ty.version());
-            let words = format!("{kind} in version {version:?} cannot be handled as a {kind}: {words}");
-            return ApiError::bad_request(words);
-        }
-        Origin::Patched => object.to_string(),
-        Origin::StrategicPatch(patch) => go_value(patch),
-    };
-    ApiError::invalid("", "", "", &[FieldError::invalid("patch", shown, words)])
+fn refusal(ty: TypeRef, words: &str) -> ApiError {
+    let (kind, version) = (ty.short_name(), ty.version());
+    ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {words}"))
 }
 
 /// Puts back what Go's encoder always writes: fields without `omitempty`, and structs that are no pointers.
@@ -213,14 +183,14 @@ struct Decoder {
     /// `None` where a real server does not look for unknown fields.
     unknown: Option<Vec<String>>,
     /// The result of a strategic merge is not read from text; what does so has its own words.
-    is_strategic: bool,
+    is_merged: bool,
 }
 
 impl Decoder {
     fn mismatch(&self, ty: &FieldType, value: &Value, with_number: bool, path: &Path<'_>) -> String {
         let found = found(value, with_number);
         let go_type = ty.go();
-        if !self.is_strategic {
+        if !self.is_merged {
             let (owner, path) = (path.owner(), path.go());
             return format!(
                 "json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {go_type}"

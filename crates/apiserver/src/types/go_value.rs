@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// A value as it is printed with `%v`.
-pub(super) fn go_value(value: &Value) -> String {
+pub fn go_value(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),

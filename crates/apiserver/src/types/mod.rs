@@ -3,7 +3,6 @@
 
 mod compare;
 mod decode;
-mod duplicates;
 mod field_set;
 mod go_value;
 pub mod managed_fields;
@@ -14,8 +13,8 @@ mod strategic;
 mod table;
 mod time;
 
-pub use decode::{Decoded, Origin, decode, decode_from, fill_zero_values, strict_error};
-pub use duplicates::duplicate_fields;
+pub use decode::{Decoded, decode, decode_merged, fill_zero_values};
+pub use go_value::go_value;
 pub use openapi::openapi_v3;
 pub use protobuf::{PREFIX as PROTOBUF_PREFIX, from_protobuf};
 pub use strategic::strategic_merge;
