@@ -1,0 +1,148 @@
+//! The body of a watch, which can break after any event.
+
+use super::{Break, Fence, answer};
+use bytes::{Bytes, BytesMut};
+use futures::stream;
+use hostler_base::{Body, BoxError, transport};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use std::{future::pending, time::Duration};
+
+/// Called when the watch breaks, to write it down and to prepare the reconnect.
+pub(crate) type OnBreak = Box<dyn FnOnce(&Break) + Send>;
+
+pub(crate) struct Breaking {
+    pub(crate) after: usize,
+    pub(crate) then: Break,
+    pub(crate) on_break: OnBreak,
+}
+
+struct Watched {
+    body: Body,
+    buffer: BytesMut,
+    delivered: usize,
+    breaking: Option<Breaking>,
+    /// The replica behind this watch has to catch up first.
+    hold: Option<Duration>,
+    fence: Fence,
+    ended: bool,
+}
+
+pub(crate) fn wrap(body: Body, fence: Fence, breaking: Option<Breaking>, hold: Option<Duration>) -> Body {
+    let watched =
+        Watched { body, buffer: BytesMut::new(), delivered: 0, breaking, hold, fence, ended: false };
+    let frames = stream::unfold(watched, |mut watched| async move {
+        let item = watched.next().await?;
+        watched.fence.pass().await;
+        Some((item.map(Frame::data), watched))
+    });
+    transport::boxed(StreamBody::new(frames))
+}
+
+impl Watched {
+    async fn next(&mut self) -> Option<Result<Bytes, BoxError>> {
+        if self.ended {
+            return None;
+        }
+        if let Some(hold) = self.hold.take() {
+            tokio::time::sleep(hold).await;
+        }
+        loop {
+            if let Some(breaking) = self.breaking.take_if(|breaking| self.delivered >= breaking.after) {
+                self.ended = true;
+                return self.broken(breaking).await;
+            }
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let event = self.buffer.split_to(end + 1).freeze();
+                if !is_bookmark(&event) {
+                    self.delivered += 1;
+                }
+                return Some(Ok(event));
+            }
+            match self.body.frame().await {
+                Some(Ok(frame)) => {
+                    if let Some(data) = frame.data_ref() {
+                        self.buffer.extend_from_slice(data);
+                    }
+                }
+                Some(Err(error)) => {
+                    self.ended = true;
+                    return Some(Err(error));
+                }
+                None => {
+                    self.ended = true;
+                    let rest = self.buffer.split().freeze();
+                    return (!rest.is_empty()).then_some(Ok(rest));
+                }
+            }
+        }
+    }
+
+    async fn broken(&mut self, breaking: Breaking) -> Option<Result<Bytes, BoxError>> {
+        // The server's side of the connection ends here, whatever the client believes.
+        self.body = transport::empty();
+        (breaking.on_break)(&breaking.then);
+        let gone = || Some(Ok(Bytes::from(answer::gone_event())));
+        match breaking.then {
+            Break::Close => None,
+            Break::Reset => Some(Err(answer::reset())),
+            Break::Dead => pending().await,
+            Break::Skip(time) => {
+                tokio::time::sleep(time).await;
+                gone()
+            }
+            Break::Gone | Break::Behind { .. } => gone(),
+        }
+    }
+}
+
+fn is_bookmark(event: &[u8]) -> bool {
+    let head = &event[..event.len().min(40)];
+    head.windows(10).any(|window| window == br#""BOOKMARK""#)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events(count: usize) -> Body {
+        let bookmark = "{\"type\":\"BOOKMARK\",\"object\":{}}\n";
+        transport::full(format!("{bookmark}{}", "{\"type\":\"ADDED\",\"object\":{}}\n".repeat(count)))
+    }
+
+    async fn read(after: usize, then: Break) -> (usize, Option<String>) {
+        let breaking = Breaking { after, then, on_break: Box::new(|_| ()) };
+        let mut body = wrap(events(3), Fence::default(), Some(breaking), None);
+        let mut added = 0;
+        while let Some(frame) = body.frame().await {
+            match frame {
+                Ok(frame) => {
+                    let text = String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
+                    if text.contains("ERROR") {
+                        return (added, Some(text));
+                    }
+                    added += usize::from(text.contains("ADDED"));
+                }
+                Err(error) => return (added, Some(error.to_string())),
+            }
+        }
+        (added, None)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_breaks_after_the_given_number_of_events() {
+        assert_eq!(read(2, Break::Close).await, (2, None));
+        assert_eq!(read(0, Break::Close).await, (0, None));
+        assert_eq!(read(1, Break::Reset).await.1.as_deref(), Some("connection reset by peer"));
+        let (added, end) = read(1, Break::Skip(Duration::from_secs(5))).await;
+        assert_eq!(added, 1);
+        assert!(end.is_some_and(|end| end.contains("410")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dead_watch_says_nothing() {
+        let breaking = Breaking { after: 0, then: Break::Dead, on_break: Box::new(|_| ()) };
+        let mut body = wrap(events(3), Fence::default(), Some(breaking), None);
+        assert!(tokio::time::timeout(Duration::from_hours(1), body.frame()).await.is_err());
+    }
+}

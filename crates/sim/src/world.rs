@@ -1,0 +1,234 @@
+//! A world: an embedded API server, what a cluster does by itself, hollow nodes, simulated clouds and
+//! controllers, all in one process and in one set of tasks.
+
+use crate::{
+    hollow::HollowNodes,
+    incarnation::{Context, KUBERNETES, Process, Servers, Spec, kube_client},
+    sweep::Finished,
+    wire::{Line, Observer, Paths, Plan, Wire},
+};
+use futures::future::BoxFuture;
+use hostler_apiserver::{ApiServer, Options, contract::User};
+use hostler_base::{Chance, Clock, Transport, transport};
+use jiff::Timestamp;
+use std::{sync::Arc, time::Duration};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// When every virtual world begins: 2026-01-01T00:00:00Z.
+const EPOCH: i64 = 1_767_225_600;
+
+pub struct World {
+    clock: Clock,
+    chance: Chance,
+    api: ApiServer,
+    servers: Servers,
+    /// There in virtual time only: a world in real time is not broken, and does not keep a trace for days.
+    wire: Option<Wire>,
+    shutdown: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl World {
+    /// A world in virtual time, for a runtime whose time is paused. Every call crosses a wire with this plan.
+    pub fn in_virtual_time(plan: Plan) -> Self {
+        let clock = Clock::starting_at(Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH));
+        let chance = Chance::from_seed(plan.seed());
+        let options = Options::new(clock.clone(), chance.split(KUBERNETES));
+        Self::new(clock, chance, options, Some(Wire::new(plan)))
+    }
+
+    /// A world in real time. Its API server is made by the caller, who may want to serve it on a port.
+    pub fn in_real_time(chance: Chance, options: Options) -> Self {
+        Self::new(options.clock.clone(), chance, options, None)
+    }
+
+    fn new(clock: Clock, chance: Chance, options: Options, wire: Option<Wire>) -> Self {
+        let api = ApiServer::new(options);
+        let mut servers = Servers::default();
+        servers.add(KUBERNETES, Paths::Kubernetes, api.transport(ApiServer::admin()));
+        Self { clock, chance, api, servers, wire, shutdown: CancellationToken::new(), tasks: JoinSet::new() }
+    }
+
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// A source of chance for one subject of this world.
+    pub fn chance(&self, subject: &str) -> Chance {
+        self.chance.split(subject)
+    }
+
+    pub fn api(&self) -> &ApiServer {
+        &self.api
+    }
+
+    pub fn shutdown(&self) -> &CancellationToken {
+        &self.shutdown
+    }
+
+    /// The wire of a world in virtual time.
+    pub fn wire(&self) -> Option<&Wire> {
+        self.wire.as_ref()
+    }
+
+    /// A client that goes directly to the API server, for tests that look on: not traced, never broken.
+    pub fn client(&self) -> kube::Client {
+        kube_client(self.api.transport(ApiServer::admin()))
+    }
+
+    /// A client for an actor whose calls are traced but never broken, for example the user of a flow.
+    pub fn client_of(&self, actor: &str) -> kube::Client {
+        kube_client(self.transport_of(actor, KUBERNETES))
+    }
+
+    /// The same for any server.
+    pub fn transport_of(&self, actor: &str, server: &str) -> Transport {
+        let line = Line::of(actor);
+        self.servers.transport(server, self.wire.as_ref().map(|wire| (wire, &line)))
+    }
+
+    /// Adds a simulated cloud. Controllers started later reach it by its name.
+    pub fn add_cloud(&mut self, name: &str, paths: Paths, router: axum::Router) {
+        let router = transport::from_service(tower::ServiceExt::map_request(
+            router,
+            |request: http::Request<transport::Body>| request.map(axum::body::Body::new),
+        ));
+        self.servers.add(name, paths, router);
+    }
+
+    /// Runs something beside the rest until the world ends.
+    pub fn add_background(&mut self, future: impl Future<Output = ()> + Send + 'static) {
+        let shutdown = self.shutdown.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => {}
+                () = future => {}
+            }
+        });
+    }
+
+    /// Starts a controller with all rights; a crashed one is there again after a second.
+    pub fn start<F>(&mut self, actor: &str, program: F) -> Process
+    where
+        F: Fn(Context) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    {
+        self.start_as(ApiServer::admin(), actor, program)
+    }
+
+    /// Starts a controller as a certain user of the API server.
+    pub fn start_as<F>(&mut self, user: User, actor: &str, program: F) -> Process
+    where
+        F: Fn(Context) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    {
+        let mut servers = self.servers.clone();
+        servers.add(KUBERNETES, Paths::Kubernetes, self.api.transport(user));
+        let spec = Spec {
+            actor: actor.to_owned(),
+            program: Arc::new(program),
+            restart_after: Duration::from_secs(1),
+            clock: self.clock.clone(),
+            chance: self.chance.split(actor),
+            servers: Arc::new(servers),
+            wire: self.wire.clone(),
+        };
+        let (process, run) = Process::new(spec, self.shutdown.clone());
+        self.tasks.spawn(run);
+        process
+    }
+
+    /// Starts hollow nodes; machines are booted and shut down through the handle.
+    pub fn start_hollow_nodes(&mut self) -> HollowNodes {
+        let client = self.client_of("hollow");
+        let (nodes, run) = HollowNodes::new(client, self.clock.clone());
+        self.add_background(run);
+        nodes
+    }
+
+    /// Looks at the world after every call. Worlds in real time are not observed.
+    pub fn observe(&self, observer: Observer) {
+        if let Some(wire) = &self.wire {
+            wire.observe(observer);
+        }
+    }
+
+    /// Lets the world run until `condition` holds: it is asked after every call and at least every second.
+    /// Fails after `limit`, at the first violated invariant, and when a part of the world breaks.
+    pub async fn run_until(
+        &mut self,
+        what: &str,
+        limit: Duration,
+        condition: impl AsyncFn() -> bool,
+    ) -> Result<(), String> {
+        let deadline = self.clock.instant() + limit;
+        let mut calls = self.wire.as_ref().map(Wire::calls);
+        loop {
+            if condition().await {
+                return Ok(());
+            }
+            if let Some(violation) = self.wire.as_ref().and_then(|wire| wire.violations().into_iter().next())
+            {
+                return Err(format!("an invariant was violated before {what}: {}", violation.message));
+            }
+            while let Some(ended) = self.tasks.try_join_next() {
+                ended.map_err(|error| {
+                    format!("a part of the world broke while waiting until {what}: {error}")
+                })?;
+            }
+            if self.clock.instant() >= deadline {
+                return Err(format!("not reached within {limit:?}: {what}"));
+            }
+            tokio::select! {
+                biased;
+                () = called(&mut calls) => {}
+                () = self.clock.sleep(Duration::from_secs(1)) => {}
+            }
+        }
+    }
+
+    /// Lets the world run for a while, so that what is late arrives.
+    pub async fn run_for(&self, time: Duration) {
+        self.clock.sleep(time).await;
+    }
+
+    /// Ends a run of a flow in this world.
+    pub fn finish(self, goal: Result<(), String>) -> Finished {
+        match &self.wire {
+            Some(wire) => Finished::of(wire, goal),
+            None => Finished {
+                goal,
+                violations: Vec::new(),
+                recording: crate::boundaries::Recording::default(),
+                trace: String::new(),
+                faults: 0,
+            },
+        }
+    }
+
+    /// Asks everything to end, and waits until it has.
+    pub async fn stop(mut self) {
+        self.shutdown.cancel();
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+        if let Some(wire) = &self.wire {
+            wire.cut();
+        }
+    }
+}
+
+async fn called(calls: &mut Option<tokio::sync::watch::Receiver<u64>>) {
+    match calls {
+        Some(calls) => {
+            if calls.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,14 @@
+//! The machinery's own tests: a tiny cloud and a tiny controller, right and wrong.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[path = "main/tiny/mod.rs"]
+mod tiny;
+
+#[path = "main/faults.rs"]
+mod faults;
+#[path = "main/incarnations.rs"]
+mod incarnations;
+#[path = "main/repeatable.rs"]
+mod repeatable;
+#[path = "main/sweeps.rs"]
+mod sweeps;

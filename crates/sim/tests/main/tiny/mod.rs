@@ -1,0 +1,3 @@
+pub(crate) mod cloud;
+pub(crate) mod controller;
+pub(crate) mod flow;
