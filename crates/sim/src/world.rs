@@ -26,7 +26,7 @@ pub struct World {
     /// There in virtual time only: a world in real time is not broken, and does not keep a trace for days.
     wire: Option<Wire>,
     shutdown: CancellationToken,
-    tasks: JoinSet<()>,
+    tasks: JoinSet<Result<(), String>>,
 }
 
 impl World {
@@ -106,6 +106,7 @@ impl World {
                 () = shutdown.cancelled() => {}
                 () = future => {}
             }
+            Ok(())
         });
     }
 
@@ -134,7 +135,10 @@ impl World {
             wire: self.wire.clone(),
         };
         let (process, run) = Process::new(spec, self.shutdown.clone());
-        self.tasks.spawn(run);
+        self.tasks.spawn(async {
+            run.await;
+            Ok(())
+        });
         process
     }
 

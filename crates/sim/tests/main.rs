@@ -6,6 +6,8 @@ mod tiny;
 
 #[path = "main/faults.rs"]
 mod faults;
+#[path = "main/hollow.rs"]
+mod hollow;
 #[path = "main/incarnations.rs"]
 mod incarnations;
 #[path = "main/repeatable.rs"]
