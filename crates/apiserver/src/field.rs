@@ -60,16 +60,31 @@ pub struct FieldError {
     pub detail: String,
     /// Whether the value is left out of the message although this kind of fault usually shows it.
     pub value_omitted: bool,
+    /// The value as a real server writes it, where the order of its fields or their names differ.
+    pub shown_as: Option<String>,
 }
 
 impl FieldError {
     pub fn new(fault: Fault, field: impl Into<String>, value: Value, detail: impl Into<String>) -> Self {
-        Self { fault, field: field.into(), value, detail: detail.into(), value_omitted: false }
+        Self {
+            fault,
+            field: field.into(),
+            value,
+            detail: detail.into(),
+            value_omitted: false,
+            shown_as: None,
+        }
     }
 
     /// The same error without the value in its message: for objects and lists that failed as a whole.
     pub fn without_value(mut self) -> Self {
         self.value_omitted = true;
+        self
+    }
+
+    /// The same error with this text in place of the value.
+    pub fn shown_as(mut self, text: String) -> Self {
+        self.shown_as = Some(text);
         self
     }
 
@@ -101,7 +116,10 @@ impl FieldError {
         let mut text = match self.fault {
             Fault::Required | Fault::Forbidden | Fault::TooLong | Fault::Internal => words.to_owned(),
             _ if self.value_omitted => words.to_owned(),
-            _ => format!("{words}: {}", shown(&self.value)),
+            _ => match &self.shown_as {
+                Some(text) => format!("{words}: {text}"),
+                None => format!("{words}: {}", shown(&self.value)),
+            },
         };
         if !self.detail.is_empty() {
             text.push_str(": ");

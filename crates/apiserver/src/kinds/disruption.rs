@@ -36,12 +36,14 @@ impl Kind for PodDisruptionBudgets {
         let mut report = Report::default();
         let spec = at(budget, &["spec"]);
         if has(spec, &["minAvailable"]) && has(spec, &["maxUnavailable"]) {
-            let shown = json!({
-                "MinAvailable": at(spec, &["minAvailable"]), "Selector": at(spec, &["selector"]),
-                "MaxUnavailable": at(spec, &["maxUnavailable"]),
-                "UnhealthyPodEvictionPolicy": at(spec, &["unhealthyPodEvictionPolicy"]),
-            });
-            report.invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set");
+            let shown = [
+                ("MinAvailable", at(spec, &["minAvailable"]).clone()),
+                ("Selector", at(spec, &["selector"]).clone()),
+                ("MaxUnavailable", at(spec, &["maxUnavailable"]).clone()),
+                ("UnhealthyPodEvictionPolicy", at(spec, &["unhealthyPodEvictionPolicy"]).clone()),
+            ];
+            let why = "minAvailable and maxUnavailable cannot be both set";
+            report.invalid_in_order("spec", &shown, why);
         }
         for key in ["minAvailable", "maxUnavailable"] {
             let field = format!("spec.{key}");

@@ -1,7 +1,7 @@
 //! Jobs and cron jobs.
 
 use super::{
-    json::{at, child, empty, fill, fill_text, flag, has, number, remove, set, text},
+    json::{at, child, empty, fill, fill_text, flag, has, number, set, text},
     names,
     pod_defaults::default_template,
     pod_validation::validate_template,
@@ -33,16 +33,23 @@ impl Kind for Jobs {
         if let Some(spec) = child(job, "spec") {
             default_job_spec(spec);
             fill(spec, "manualSelector", false);
-            // Shown only when it is chosen.
-            if !flag(spec, &["manualSelector"]) {
-                remove(spec, "manualSelector");
-            }
         }
     }
 
     fn prepare_create(&self, job: &mut Value, _context: &Context<'_>) -> Result<(), ApiError> {
+        let template_labels = ["spec", "template", "metadata", "labels"];
+        let labels = at(job, &["metadata", "labels"]);
+        let inherits = empty(labels) || labels == at(job, &template_labels);
         if !flag(job, &["spec", "manualSelector"]) {
             generate_selector(job);
+        }
+        // A job without labels of its own has those of its pods, also the generated ones.
+        let labels = at(job, &template_labels).clone();
+        if inherits
+            && !empty(&labels)
+            && let Some(metadata) = child(job, "metadata")
+        {
+            set(metadata, "labels", labels);
         }
         set(job, "status", json!({}));
         Ok(())

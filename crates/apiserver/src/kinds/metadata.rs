@@ -3,17 +3,22 @@
 use super::{
     json::{at, entries, flag, has, items, text},
     names::{NameRule, label_value, name_errors, qualified_name},
+    report::in_order,
 };
-use crate::field::{Fault, FieldError};
+use crate::{
+    field::{Fault, FieldError},
+    types,
+};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+pub(crate) const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 
 /// How objects of this resource are named; custom resources are named like most.
 pub fn name_rule(group: &str, resource: &str) -> NameRule {
     match (group, resource) {
-        ("", "namespaces" | "services") => NameRule::Label,
+        ("", "namespaces" | "services") | ("apps", "statefulsets") => NameRule::Label,
         ("rbac.authorization.k8s.io", _) | ("certificates.k8s.io", "certificatesigningrequests") => {
             NameRule::PathSegment
         }
@@ -61,12 +66,28 @@ pub fn validate_create(object: &Value, namespaced: bool, rule: NameRule) -> Vec<
         let why = "finalizer orphan and foregroundDeletion cannot be both set";
         errors.push(FieldError::invalid("metadata.finalizers", at(metadata, &["finalizers"]).clone(), why));
     }
+    short_finalizers(object, &mut errors);
     errors
+}
+
+/// Built-in kinds know all finalizers without a domain; custom ones may have any.
+fn short_finalizers(object: &Value, errors: &mut Vec<FieldError>) {
+    if types::kind(text(object, &["apiVersion"]), text(object, &["kind"])).is_none() {
+        return;
+    }
+    for (index, finalizer) in items(object, &["metadata", "finalizers"]).iter().enumerate() {
+        let finalizer = finalizer.as_str().unwrap_or_default();
+        if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer) {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid(format!("metadata.finalizers[{index}]"), finalizer, why));
+        }
+    }
 }
 
 /// On update; what the server keeps by itself (uid, creation time and the like when left out) has already been
 /// put back into `new`.
 pub fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
+    let whole = new;
     let (new, old) = (at(new, &["metadata"]), at(old, &["metadata"]));
     let mut errors = Vec::new();
     if has(old, &["deletionTimestamp"]) {
@@ -94,6 +115,7 @@ pub fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
         }
     }
     validate_common(new, &mut errors);
+    short_finalizers(whole, &mut errors);
     errors
 }
 
@@ -124,6 +146,18 @@ pub(crate) fn validate_annotations(metadata: &Value, field: &str, errors: &mut V
         let detail = format!("may not be more than {ANNOTATIONS_LIMIT} bytes");
         errors.push(FieldError::new(Fault::TooLong, field, Value::Null, detail));
     }
+}
+
+/// The owners with their fields in the order of a real server.
+fn shown_owners(metadata: &Value) -> String {
+    let owner = |owner: &Value| {
+        let keys = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+        let fields: Vec<(&str, Value)> =
+            keys.iter().filter_map(|key| Some((*key, owner.get(key)?.clone()))).collect();
+        in_order(&fields)
+    };
+    let owners: Vec<String> = items(metadata, &["ownerReferences"]).iter().map(owner).collect();
+    format!("[{}]", owners.join(","))
 }
 
 fn validate_owners(metadata: &Value, errors: &mut Vec<FieldError>) {
@@ -157,7 +191,8 @@ fn validate_owners(metadata: &Value, errors: &mut Vec<FieldError>) {
                     let why = format!(
                         "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
                     );
-                    errors.push(FieldError::invalid(field, at(metadata, &["ownerReferences"]).clone(), why));
+                    let error = FieldError::invalid(field, Value::Null, why);
+                    errors.push(error.shown_as(shown_owners(metadata)));
                 }
             }
         }

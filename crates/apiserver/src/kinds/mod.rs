@@ -20,6 +20,8 @@ mod pod_update;
 mod pod_validation;
 mod quantity;
 mod rbac;
+#[cfg(test)]
+mod recorded_tests;
 mod report;
 mod scale;
 mod scheduling_validation;

@@ -2,6 +2,7 @@
 
 use super::{
     json::{child, has, items, set, text},
+    metadata::STANDARD_FINALIZERS,
     names::qualified_name,
     report::Report,
 };
@@ -43,9 +44,7 @@ impl Kind for Namespaces {
         let mut report = Report::default();
         for finalizer in items(namespace, &["spec", "finalizers"]).iter().filter_map(Value::as_str) {
             report.wrong("spec.finalizers", finalizer, qualified_name(finalizer));
-            if !finalizer.contains('/')
-                && !matches!(finalizer, "kubernetes" | "orphan" | "foregroundDeletion")
-            {
+            if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer) {
                 let why = "name is neither a standard finalizer name nor is it fully qualified";
                 report.invalid("spec.finalizers", finalizer, why);
             }

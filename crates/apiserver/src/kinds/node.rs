@@ -4,7 +4,7 @@ use super::{
     json::{at, child, empty, entries, has, items, set, text},
     names::{label_value, qualified_name},
     quantity::Quantity,
-    report::Report,
+    report::{Report, in_order},
     scheduling_validation::taint_effect,
 };
 use crate::{
@@ -30,31 +30,7 @@ impl Kind for Nodes {
         }
     }
 
-    fn prepare_create(&self, node: &mut Value, _context: &Context<'_>) -> Result<(), ApiError> {
-        if let Some(status) = child(node, "status") {
-            child(status, "daemonEndpoints");
-            if let Some(endpoints) = status.get_mut("daemonEndpoints")
-                && let Some(kubelet) = child(endpoints, "kubeletEndpoint")
-            {
-                super::json::fill(kubelet, "Port", 0);
-            }
-            if let Some(info) = child(status, "nodeInfo") {
-                for key in [
-                    "machineID",
-                    "systemUUID",
-                    "bootID",
-                    "kernelVersion",
-                    "osImage",
-                    "containerRuntimeVersion",
-                    "kubeletVersion",
-                    "kubeProxyVersion",
-                    "operatingSystem",
-                    "architecture",
-                ] {
-                    super::json::fill(info, key, "");
-                }
-            }
-        }
+    fn prepare_create(&self, _node: &mut Value, _context: &Context<'_>) -> Result<(), ApiError> {
         Ok(())
     }
 
@@ -124,7 +100,13 @@ fn taints(taints: &[Value], report: &mut Report) {
         taint_effect(effect, &format!("{field}.effect"), report);
         if !seen.insert((effect, key)) {
             let detail = "taints must be unique by key and effect pair";
-            report.push(FieldError::new(Fault::Duplicate, field, taint.clone(), detail));
+            let shown = in_order(&[
+                ("Key", key.into()),
+                ("Value", value.into()),
+                ("Effect", effect.into()),
+                ("TimeAdded", at(taint, &["timeAdded"]).clone()),
+            ]);
+            report.push(FieldError::new(Fault::Duplicate, field, Value::Null, detail).shown_as(shown));
         }
     }
 }
@@ -170,7 +152,12 @@ fn addresses(node: &Value, report: &mut Report) {
     let addresses = items(node, &["status", "addresses"]);
     for (index, address) in addresses.iter().enumerate() {
         if addresses.iter().take(index).any(|before| before == address) {
-            report.duplicate(format!("status.addresses[{index}]"), address.clone());
+            let shown = in_order(&[
+                ("Type", at(address, &["type"]).clone()),
+                ("Address", at(address, &["address"]).clone()),
+            ]);
+            let error = FieldError::duplicate(format!("status.addresses[{index}]"), Value::Null);
+            report.push(error.shown_as(shown));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Kinds about which there is little to say.
 
 use super::{
-    json::{at, child, fill, fill_text, flag, has, items, items_mut, number, set, text},
+    json::{at, child, fill, fill_text, flag, has, items, items_mut, number, remove, set, text},
     names,
     pod_validation::ip_address,
     report::Report,
@@ -36,7 +36,11 @@ pub(crate) struct Leases;
 
 impl Kind for Leases {
     fn default(&self, lease: &mut Value) {
-        child(lease, "spec");
+        // Coordinated leader election is off, and with it these fields.
+        if let Some(spec) = child(lease, "spec") {
+            remove(spec, "strategy");
+            remove(spec, "preferredHolder");
+        }
     }
 
     fn validate(&self, lease: &Value) -> Vec<FieldError> {
@@ -48,9 +52,6 @@ impl Kind for Leases {
             report.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0");
         }
         report.not_negative(spec, "leaseTransitions", "spec");
-        if !text(spec, &["preferredHolder"]).is_empty() && text(spec, &["strategy"]).is_empty() {
-            report.forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined");
-        }
         report.errors
     }
 

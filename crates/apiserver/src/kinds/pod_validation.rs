@@ -32,6 +32,12 @@ pub(crate) fn validate_pod(pod: &Value) -> Vec<FieldError> {
             }
         }
     }
+    if !items(spec, &["ephemeralContainers"]).is_empty() {
+        report.forbidden("spec.ephemeralContainers", "cannot be set on create");
+    }
+    if !text(spec, &["nodeName"]).is_empty() && !items(spec, &["schedulingGates"]).is_empty() {
+        report.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared");
+    }
     for list in ["containers", "initContainers"] {
         for (index, container) in items(spec, &[list]).iter().enumerate() {
             image_without_spaces(container, &format!("spec.{list}[{index}]"), &mut report);

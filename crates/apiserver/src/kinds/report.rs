@@ -48,6 +48,11 @@ impl Report {
         self.push(FieldError::new(Fault::TooLong, field, Value::Null, detail));
     }
 
+    /// As [`Report::invalid`], with a value whose fields stand in this order.
+    pub(crate) fn invalid_in_order(&mut self, field: impl Into<String>, value: &Ordered<'_>, why: &str) {
+        self.push(FieldError::invalid(field, Value::Null, why).shown_as(in_order(value)));
+    }
+
     /// Each of the messages, if any, as an error of this value.
     pub(crate) fn wrong(&mut self, field: &str, value: &str, messages: Vec<String>) {
         self.errors.extend(messages.into_iter().map(|why| FieldError::invalid(field, value, why)));
@@ -86,7 +91,7 @@ impl Report {
     pub(crate) fn immutable(&mut self, new: &Value, old: &Value, path: &[&str], field: &str) {
         let (new, old) = (at(new, path), at(old, path));
         if !same(new, old) {
-            self.invalid(field, new.clone(), "field is immutable");
+            self.push(FieldError::invalid(field, new.clone(), "field is immutable").shown_as(shown(new)));
         }
     }
 
@@ -126,6 +131,29 @@ impl Report {
                 self.wrong(&format!("{field}.values[{place}]"), value, names::label_value(value));
             }
         }
+    }
+}
+
+/// Fields in the order in which they are written.
+pub(crate) type Ordered<'a> = [(&'a str, Value)];
+
+pub(crate) fn in_order(fields: &Ordered<'_>) -> String {
+    let fields: Vec<String> =
+        fields.iter().map(|(key, value)| format!("{}:{value}", Value::from(*key))).collect();
+    format!("{{{}}}", fields.join(","))
+}
+
+/// A value as a real server shows it: a selector begins with its labels.
+pub(crate) fn shown(value: &Value) -> String {
+    let parts = ["matchLabels", "matchExpressions"];
+    if parts.iter().any(|part| value.get(part).is_some()) {
+        let fields: Vec<(&str, Value)> =
+            parts.iter().filter_map(|part| Some((*part, value.get(part)?.clone()))).collect();
+        return in_order(&fields);
+    }
+    match value {
+        Value::String(text) => format!("{text:?}"),
+        other => other.to_string(),
     }
 }
 

@@ -5,7 +5,7 @@ use super::{
     json::{at, child, empty, fill, fill_text, flag, has, items, items_mut, number, remove, set, text},
     names,
     pod_validation::ip_address,
-    report::Report,
+    report::{Report, in_order},
 };
 use crate::{
     contract::{Context, GroupResource, Kind, keep},
@@ -363,10 +363,16 @@ fn port_clashes(kind: &str, ports: &[Value], report: &mut Report) {
         let own = key(port, "port");
         if !seen.insert(own.clone()) {
             // A real server shows the port in its own form.
-            let shown = json!({
-                "Name": "", "Protocol": own.0, "AppProtocol": null, "Port": own.1, "TargetPort": 0, "NodePort": 0,
-            });
-            report.duplicate(format!("spec.ports[{index}]"), shown);
+            let shown = in_order(&[
+                ("Name", "".into()),
+                ("Protocol", own.0.into()),
+                ("AppProtocol", Value::Null),
+                ("Port", own.1.into()),
+                ("TargetPort", 0.into()),
+                ("NodePort", 0.into()),
+            ]);
+            let error = FieldError::duplicate(format!("spec.ports[{index}]"), Value::Null);
+            report.push(error.shown_as(shown));
         }
     }
 }

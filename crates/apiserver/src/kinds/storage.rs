@@ -4,7 +4,7 @@ use super::{
     json::{at, child, empty, entries, fill, fill_text, has, items, number, set, text},
     names,
     quantity::Quantity,
-    report::{Report, same},
+    report::{Report, in_order, same},
     scheduling_validation::node_selector,
     volume_validation::{host_path, nfs},
     wire_time,
@@ -34,6 +34,32 @@ const VOLUME_SPEC: [&str; 9] = [
     "volumeMode",
 ];
 
+/// In the order in which a real server looks at them: all after the first are refused.
+const VOLUME_SOURCES: [&str; 22] = [
+    "hostPath",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "flocker",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "cephfs",
+    "iscsi",
+    "cinder",
+    "fc",
+    "flexVolume",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "scaleIO",
+    "local",
+    "storageos",
+    "csi",
+];
+
 impl Kind for PersistentVolumes {
     fn default(&self, volume: &mut Value) {
         if let Some(spec) = child(volume, "spec") {
@@ -41,11 +67,6 @@ impl Kind for PersistentVolumes {
             fill(spec, "volumeMode", "Filesystem");
             if let Some(path) = spec.get_mut("hostPath") {
                 fill(path, "type", "");
-            }
-            if let Some(claim) = spec.get_mut("claimRef") {
-                // A real server keeps only what names the claim.
-                fill_text(claim, "kind", "PersistentVolumeClaim");
-                fill_text(claim, "apiVersion", "v1");
             }
         }
         if let Some(status) = child(volume, "status") {
@@ -153,7 +174,8 @@ fn volume_spec(spec: &Value, report: &mut Report) {
 }
 
 fn volume_source(spec: &Value, report: &mut Report) {
-    let mut sources = entries(spec, &[]).into_iter().filter(|(key, _)| !VOLUME_SPEC.contains(key));
+    let mut sources =
+        VOLUME_SOURCES.iter().map(|kind| (*kind, at(spec, &[kind]))).filter(|(_, source)| !source.is_null());
     let Some((kind, source)) = sources.next() else {
         report.required("spec", "must specify a volume type");
         return;
@@ -426,15 +448,16 @@ impl Kind for VolumeAttachments {
             let spec = at(new, &["spec"]);
             let source = at(spec, &["source"]);
             // In the words of a real server's inner form.
-            let shown = json!({
-                "Attacher": at(spec, &["attacher"]),
-                "Source": {
-                    "PersistentVolumeName": at(source, &["persistentVolumeName"]),
-                    "InlineVolumeSpec": at(source, &["inlineVolumeSpec"]),
-                },
-                "NodeName": at(spec, &["nodeName"]),
-            });
-            report.invalid("spec", shown, "field is immutable");
+            let inner = in_order(&[
+                ("PersistentVolumeName", at(source, &["persistentVolumeName"]).clone()),
+                ("InlineVolumeSpec", at(source, &["inlineVolumeSpec"]).clone()),
+            ]);
+            let shown = format!(
+                "{{\"Attacher\":{},\"Source\":{inner},\"NodeName\":{}}}",
+                at(spec, &["attacher"]),
+                at(spec, &["nodeName"])
+            );
+            report.push(FieldError::invalid("spec", Value::Null, "field is immutable").shown_as(shown));
         }
         report.errors
     }
@@ -449,7 +472,9 @@ pub(crate) struct CsiNodes;
 impl Kind for CsiNodes {
     fn default(&self, node: &mut Value) {
         if let Some(spec) = child(node, "spec") {
-            fill(spec, "drivers", Value::Null);
+            if empty(at(spec, &["drivers"])) {
+                set(spec, "drivers", Value::Null);
+            }
             for driver in super::json::items_mut(spec, "drivers") {
                 fill(driver, "topologyKeys", Value::Null);
             }
@@ -493,11 +518,13 @@ impl Kind for CsiNodes {
         for before in items(old, &["spec", "drivers"]) {
             for now in items(new, &["spec", "drivers"]) {
                 if text(now, &["name"]) == text(before, &["name"]) && !same(&fixed(now), &fixed(before)) {
-                    let shown = json!({
-                        "Name": at(now, &["name"]), "NodeID": at(now, &["nodeID"]),
-                        "TopologyKeys": at(now, &["topologyKeys"]), "Allocatable": null,
-                    });
-                    report.invalid("spec.drivers", shown, "field is immutable");
+                    let shown = [
+                        ("Name", at(now, &["name"]).clone()),
+                        ("NodeID", at(now, &["nodeID"]).clone()),
+                        ("TopologyKeys", at(now, &["topologyKeys"]).clone()),
+                        ("Allocatable", Value::Null),
+                    ];
+                    report.invalid_in_order("spec.drivers", &shown, "field is immutable");
                 }
             }
         }
@@ -552,6 +579,11 @@ impl Kind for CsiDrivers {
     }
 
     fn has_status(&self) -> bool {
+        false
+    }
+
+    /// A new driver has none; the first change would make it 1.
+    fn has_generation(&self) -> bool {
         false
     }
 }

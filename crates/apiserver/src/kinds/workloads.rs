@@ -5,13 +5,13 @@ use super::{
     names,
     pod_defaults::default_template,
     pod_validation::validate_template,
-    report::{Report, same},
+    report::{Report, in_order, same, shown},
     selector, storage,
 };
 use crate::{
     contract::{Context, Kind, desired_state_differs, keep},
     error::ApiError,
-    field::FieldError,
+    field::{Fault, FieldError},
 };
 use serde_json::{Value, json};
 
@@ -51,8 +51,9 @@ impl Kind for Deployments {
         let mut report = Report::default();
         let spec = at(deployment, &["spec"]);
         report.not_negative(spec, "replicas", "spec");
-        selector_of(spec, "deployment", &mut report);
-        template(spec, "ReplicaSet", &mut report);
+        if selector_of(spec, "deployment", "invalid label selector", &mut report) {
+            template(spec, "ReplicaSet", &mut report);
+        }
         deployment_strategy(at(spec, &["strategy"]), &mut report);
         report.not_negative(spec, "minReadySeconds", "spec");
         report.not_negative(spec, "revisionHistoryLimit", "spec");
@@ -115,8 +116,9 @@ impl Kind for ReplicaSets {
         let spec = at(set, &["spec"]);
         report.not_negative(spec, "replicas", "spec");
         report.not_negative(spec, "minReadySeconds", "spec");
-        selector_of(spec, "deployment", &mut report);
-        template(spec, "ReplicaSet", &mut report);
+        if selector_of(spec, "deployment", "invalid label selector", &mut report) {
+            template(spec, "ReplicaSet", &mut report);
+        }
         report.errors
     }
 
@@ -310,7 +312,8 @@ fn stateful_spec(spec: &Value, report: &mut Report) {
         }
         _ => {
             let why = "must be 'RollingUpdate' or 'OnDelete'";
-            report.invalid("spec.updateStrategy", strategy.clone(), why);
+            let error = FieldError::invalid("spec.updateStrategy", Value::Null, why);
+            report.push(error.shown_as(shown_strategy(strategy)));
         }
     }
     for key in ["whenDeleted", "whenScaled"] {
@@ -332,9 +335,10 @@ fn stateful_spec(spec: &Value, report: &mut Report) {
     if !service.is_empty() {
         report.wrong("spec.serviceName", service, names::label(service));
     }
-    selector_of(spec, "statefulset", report);
-    matches_template(spec, report);
-    validate_template(&with_claims(spec), "spec.template", report);
+    if selector_of(spec, "statefulset", "", report) {
+        matches_template(spec, report);
+        validate_template(&with_claims(spec), "spec.template", report);
+    }
     always_running(spec, "StatefulSet", report);
 }
 
@@ -483,7 +487,7 @@ fn daemon_strategy(strategy: &Value, report: &mut Report) {
                 _ => {}
             }
         }
-        _ => report.unsupported(field, go_strategy(strategy), &["RollingUpdate", "OnDelete"]),
+        _ => unsupported_strategy(field, strategy, ["RollingUpdate", "OnDelete"], report),
     }
 }
 
@@ -508,31 +512,48 @@ fn deployment_strategy(strategy: &Value, report: &mut Report) {
             }
             at_most_all(unavailable, &format!("{field}.maxUnavailable"), report);
         }
-        _ => report.unsupported(field, go_strategy(strategy), &["Recreate", "RollingUpdate"]),
+        _ => unsupported_strategy(field, strategy, ["Recreate", "RollingUpdate"], report),
     }
 }
 
 /// A strategy as a real server shows it: its own form has other field names.
-fn go_strategy(strategy: &Value) -> Value {
+fn shown_strategy(strategy: &Value) -> String {
     let rolling = at(strategy, &["rollingUpdate"]);
     let rolling = if rolling.is_null() {
-        Value::Null
+        "null".to_owned()
     } else {
-        json!({ "MaxUnavailable": at(rolling, &["maxUnavailable"]), "MaxSurge": at(rolling, &["maxSurge"]) })
+        in_order(&[
+            ("MaxUnavailable", at(rolling, &["maxUnavailable"]).clone()),
+            ("MaxSurge", at(rolling, &["maxSurge"]).clone()),
+        ])
     };
-    json!({ "Type": at(strategy, &["type"]), "RollingUpdate": rolling })
+    format!("{{\"Type\":{},\"RollingUpdate\":{rolling}}}", at(strategy, &["type"]))
 }
 
-fn selector_of(spec: &Value, kind: &str, report: &mut Report) {
+fn unsupported_strategy(field: &str, strategy: &Value, supported: [&str; 2], report: &mut Report) {
+    let detail = format!("supported values: {:?}, {:?}", supported[0], supported[1]);
+    let error = FieldError::new(Fault::NotSupported, field, Value::Null, detail);
+    report.push(error.shown_as(shown_strategy(strategy)));
+}
+
+/// Whether there is a selector that can be used; one that cannot makes the template meaningless.
+fn selector_of(spec: &Value, kind: &str, why: &str, report: &mut Report) -> bool {
     let chosen = at(spec, &["selector"]);
     if chosen.is_null() {
         report.required("spec.selector", "");
-        return;
+        return true;
     }
+    let before = report.errors.len();
     report.selector(chosen, "spec.selector");
+    let usable = report.errors.len() == before;
     if empty_selector(chosen) {
-        report.invalid("spec.selector", chosen.clone(), format!("empty selector is invalid for {kind}"));
+        let why = format!("empty selector is invalid for {kind}");
+        report.invalid("spec.selector", chosen.clone(), why);
     }
+    if !usable {
+        report.push(FieldError::invalid("spec.selector", Value::Null, why).shown_as(shown(chosen)));
+    }
+    usable
 }
 
 fn empty_selector(selector: &Value) -> bool {
