@@ -26,6 +26,7 @@ mod registry;
 mod request;
 mod seed;
 mod selector;
+pub mod serve;
 mod server;
 mod service_account;
 mod store;

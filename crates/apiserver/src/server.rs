@@ -150,6 +150,11 @@ impl ApiServer {
         })
     }
 
+    /// Answers a request that came in over the network.
+    pub(crate) async fn answer(&self, request: Request<transport::Body>) -> Response<transport::Body> {
+        handlers::with_token(Arc::clone(&self.core), request).await
+    }
+
     /// The way in for requests of one user inside this process: no token, no socket.
     pub fn transport(&self, user: User) -> Transport {
         let core = Arc::clone(&self.core);

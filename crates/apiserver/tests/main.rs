@@ -8,5 +8,7 @@ mod conformance;
 mod kit;
 #[path = "main/open.rs"]
 mod open;
+#[path = "main/serving.rs"]
+mod serving;
 #[path = "main/watches.rs"]
 mod watches;
