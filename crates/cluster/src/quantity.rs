@@ -1,0 +1,112 @@
+//! Kubernetes quantities as whole numbers, rounded up as the scheduler rounds them.
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+/// Whole units, for example bytes or devices; `1m` counts as one.
+pub(crate) fn units(quantity: &Quantity) -> i64 {
+    scaled(&quantity.0, 0)
+}
+
+/// Thousandths, for processor time.
+pub(crate) fn thousandths(quantity: &Quantity) -> i64 {
+    scaled(&quantity.0, 3)
+}
+
+/// `text` times ten to the power of `digits`, rounded up; zero for what is no quantity at all, since the
+/// API server lets no such thing in.
+fn scaled(text: &str, digits: i32) -> i64 {
+    parse(text, digits).unwrap_or(0)
+}
+
+fn parse(text: &str, digits: i32) -> Option<i64> {
+    let text = text.trim();
+    let end = text
+        .char_indices()
+        .find(|(at, c)| !(c.is_ascii_digit() || *c == '.' || (*at == 0 && matches!(c, '+' | '-'))))
+        .map_or(text.len(), |(at, _)| at);
+    let (number, suffix) = text.split_at(end);
+    let (negative, number) = match number.as_bytes().first()? {
+        b'-' => (true, &number[1..]),
+        b'+' => (false, &number[1..]),
+        _ => (false, number),
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let mut mantissa = 0_i128;
+    for digit in whole.bytes().chain(fraction.bytes()) {
+        mantissa = mantissa.checked_mul(10)?.checked_add(i128::from(digit.checked_sub(b'0')?))?;
+    }
+    let (tens, twos) = exponents(suffix)?;
+    let tens = tens + digits - i32::try_from(fraction.len()).ok()?;
+    let mut value = mantissa.checked_mul(1_i128.checked_shl(twos)?)?;
+    if tens >= 0 {
+        value = match 10_i128.checked_pow(tens.unsigned_abs()).and_then(|factor| value.checked_mul(factor)) {
+            Some(value) => value,
+            None => i128::MAX,
+        };
+    } else if let Some(divisor) = 10_i128.checked_pow(tens.unsigned_abs()) {
+        // Away from zero: a request is never made smaller by rounding.
+        value = value / divisor + i128::from(value % divisor != 0);
+    } else {
+        value = i128::from(value != 0);
+    }
+    let value = i64::try_from(value).unwrap_or(i64::MAX);
+    Some(if negative { -value } else { value })
+}
+
+/// The powers of ten and of two that a suffix stands for.
+fn exponents(suffix: &str) -> Option<(i32, u32)> {
+    Some(match suffix {
+        "" => (0, 0),
+        "n" => (-9, 0),
+        "u" => (-6, 0),
+        "m" => (-3, 0),
+        "k" => (3, 0),
+        "M" => (6, 0),
+        "G" => (9, 0),
+        "T" => (12, 0),
+        "P" => (15, 0),
+        "E" => (18, 0),
+        "Ki" => (0, 10),
+        "Mi" => (0, 20),
+        "Gi" => (0, 30),
+        "Ti" => (0, 40),
+        "Pi" => (0, 50),
+        "Ei" => (0, 60),
+        other => (other.strip_prefix(['e', 'E'])?.parse().ok()?, 0),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_become_whole_numbers_rounded_up() {
+        for (text, expected_units, expected_thousandths) in [
+            ("0", 0, 0),
+            ("1", 1, 1000),
+            ("250m", 1, 250),
+            ("1.5", 2, 1500),
+            (".5", 1, 500),
+            ("100k", 100_000, 100_000_000),
+            ("1Ki", 1024, 1_024_000),
+            ("1.5Gi", 1_610_612_736, 1_610_612_736_000),
+            ("1e3", 1000, 1_000_000),
+            ("2E", 2_000_000_000_000_000_000, i64::MAX),
+            ("1u", 1, 1),
+            ("-1", -1, -1000),
+            ("nonsense", 0, 0),
+            ("", 0, 0),
+        ] {
+            let quantity = Quantity(text.to_owned());
+            assert_eq!(
+                (units(&quantity), thousandths(&quantity)),
+                (expected_units, expected_thousandths),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! ControllerRevisions: the templates a StatefulSet or DaemonSet has had, so that it can go back.
+
+use super::pods::{Owned, owner_reference};
+use super::template::hash;
+use crate::kind::Kind;
+use crate::part::{Context, Sweep, is_already_exists};
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
+use kube::api::{DeleteParams, ObjectMeta};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The label by which a pod says which template it was made of.
+pub(crate) const HASH_LABEL: &str = "controller-revision-hash";
+
+/// All revisions of one owner, oldest first, and the one of its present template.
+#[derive(Debug)]
+pub(crate) struct History {
+    pub(crate) all: Vec<Arc<ControllerRevision>>,
+    pub(crate) update: Arc<ControllerRevision>,
+}
+
+impl History {
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<ControllerRevision>> {
+        self.all.iter().find(|one| one.metadata.name.as_deref() == Some(name))
+    }
+}
+
+pub(crate) fn name(revision: &ControllerRevision) -> &str {
+    revision.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// The value of [`HASH_LABEL`] that pods of this revision carry.
+pub(crate) fn hash_of(revision: &ControllerRevision) -> &str {
+    revision.metadata.labels.as_ref().and_then(|labels| labels.get(HASH_LABEL)).map_or("", String::as_str)
+}
+
+/// The template that the revision keeps.
+pub(crate) fn template_of(revision: &ControllerRevision) -> Option<PodTemplateSpec> {
+    let data = &revision.data.as_ref()?.0;
+    serde_json::from_value(data.get("spec")?.get("template")?.clone()).ok()
+}
+
+fn data(template: &PodTemplateSpec) -> Value {
+    let mut template = serde_json::to_value(template).unwrap_or_default();
+    // Applied as a strategic patch, the template replaces the present one as a whole.
+    template["$patch"] = json!("replace");
+    json!({"spec": {"template": template}})
+}
+
+/// Sees to it that there is a revision for the present template, and that it is the newest.
+pub(crate) async fn keep<O: Kind>(
+    context: &Context,
+    owned: &Owned<ControllerRevision>,
+    owner: &O,
+    selector: &LabelSelector,
+    template: &PodTemplateSpec,
+    collisions: Option<i32>,
+    sweep: &mut Sweep,
+) -> Option<History> {
+    let cache = &context.caches.revisions;
+    let mut all = owned.claim(context, cache, owner, selector, sweep).await;
+    all.sort_by_key(|one| (one.revision, one.metadata.name.clone()));
+    let wanted = data(template);
+    let newest = all.last().map_or(0, |one| one.revision);
+    let equal = all.iter().rev().find(|one| one.data.as_ref().is_some_and(|data| data.0 == wanted)).cloned();
+    if let Some(equal) = equal {
+        if equal.revision == newest {
+            return Some(History { all, update: equal });
+        }
+        let mut again = (*equal).clone();
+        again.revision = newest + 1;
+        let update = sweep.note("renewing a revision", context.replace(cache, &again).await)?;
+        all.retain(|one| one.metadata.name != update.metadata.name);
+        all.push(update.clone());
+        return Some(History { all, update });
+    }
+    let hash = hash(template, collisions);
+    let mut labels = template.metadata.as_ref().and_then(|meta| meta.labels.clone()).unwrap_or_default();
+    labels.insert(HASH_LABEL.to_owned(), hash.clone());
+    let fresh = ControllerRevision {
+        metadata: ObjectMeta {
+            name: Some(format!("{}-{hash}", owner.meta().name.as_deref().unwrap_or_default())),
+            namespace: owner.meta().namespace.clone(),
+            labels: Some(labels),
+            owner_references: Some(vec![owner_reference(owner)]),
+            ..ObjectMeta::default()
+        },
+        data: Some(RawExtension(wanted)),
+        revision: newest + 1,
+    };
+    match context.create(cache, &fresh).await {
+        Ok(update) => {
+            all.push(update.clone());
+            Some(History { all, update })
+        }
+        Err(error) => {
+            if is_already_exists(&error) {
+                tracing::warn!(revision = name(&fresh), "a revision's name is taken by another object");
+            }
+            sweep.note::<()>("keeping a revision", Err(error));
+            None
+        }
+    }
+}
+
+/// Deletes the oldest revisions that are not in use above the limit.
+pub(crate) async fn forget(
+    context: &Context,
+    history: &History,
+    in_use: &BTreeSet<String>,
+    limit: Option<i32>,
+    sweep: &mut Sweep,
+) {
+    let Ok(limit) = usize::try_from(limit.unwrap_or(10)) else { return };
+    let unused: Vec<&Arc<ControllerRevision>> = history
+        .all
+        .iter()
+        .filter(|one| one.metadata.name != history.update.metadata.name)
+        .filter(|one| !in_use.contains(hash_of(one)) && !in_use.contains(name(one)))
+        .collect();
+    for revision in unused.iter().take(unused.len().saturating_sub(limit)) {
+        let deleted =
+            context.delete(&context.caches.revisions, revision.as_ref(), DeleteParams::background()).await;
+        sweep.note("deleting an old revision", deleted);
+    }
+}

@@ -1,0 +1,128 @@
+use crate::support::{Bench, DEPLOYMENT, condition, deployment};
+use hostler_cluster::Options;
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+
+async fn complete(bench: &Bench, name: &str, replicas: i32) -> Value {
+    bench
+        .until(&format!("{name} is complete"), || async {
+            let found = bench.get(DEPLOYMENT, "default", name).await?;
+            let status = &found["status"];
+            let done = status["observedGeneration"] == found["metadata"]["generation"]
+                && status["updatedReplicas"].as_i64().unwrap_or(0) == i64::from(replicas)
+                && status["availableReplicas"].as_i64().unwrap_or(0) == i64::from(replicas)
+                && status["replicas"].as_i64().unwrap_or(0) == i64::from(replicas);
+            done.then_some(found)
+        })
+        .await
+}
+
+fn revision(object: &Value) -> &str {
+    object["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str().unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_is_rolled_out_updated_scaled_and_rolled_back() {
+    let bench = Bench::start(Options::all());
+    bench.node("n1", "8").await;
+    bench.node("n2", "8").await;
+    bench.create(deployment("web", 4, "one")).await;
+    let found = complete(&bench, "web", 4).await;
+    assert_eq!(revision(&found), "1");
+    assert_eq!(condition(&found, "Available").unwrap()["reason"], "MinimumReplicasAvailable");
+    assert_eq!(condition(&found, "Progressing").unwrap()["reason"], "NewReplicaSetAvailable");
+
+    let image = |image: &str| json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}});
+    bench.patch(DEPLOYMENT, "default", "web", image("two")).await;
+    let found = complete(&bench, "web", 4).await;
+    assert_eq!(revision(&found), "2");
+    let pods = bench.pods("default", "app=web").await;
+    assert!(pods.iter().all(|pod| pod.spec.as_ref().unwrap().containers[0].image.as_deref() == Some("two")));
+
+    bench.patch(DEPLOYMENT, "default", "web", json!({"spec": {"replicas": 7}})).await;
+    complete(&bench, "web", 7).await;
+    bench.patch(DEPLOYMENT, "default", "web", json!({"spec": {"replicas": 2}})).await;
+    complete(&bench, "web", 2).await;
+
+    bench.patch(DEPLOYMENT, "default", "web", image("one")).await;
+    let found = complete(&bench, "web", 2).await;
+    assert_eq!(revision(&found), "3");
+    let sets = bench.api("apps/v1", "ReplicaSet", Some("default")).list(&Default::default()).await.unwrap();
+    assert_eq!(sets.items.len(), 2, "the first set is used again");
+
+    bench.api("apps/v1", "Deployment", Some("default")).delete("web", &DeleteParams::background()).await.unwrap();
+    bench
+        .until("sets and pods are gone", || async {
+            let sets = bench.api("apps/v1", "ReplicaSet", Some("default")).list(&Default::default()).await.unwrap();
+            (sets.items.is_empty() && bench.pods("default", "app=web").await.is_empty()).then_some(())
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_that_does_not_get_ready_times_out_and_keeps_the_old_pods() {
+    let bench = Bench::start(Options::all());
+    bench.node("n1", "8").await;
+    let mut web = deployment("web", 3, "one");
+    web["spec"]["progressDeadlineSeconds"] = json!(60);
+    bench.create(web).await;
+    complete(&bench, "web", 3).await;
+    let broken = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "broken"}]}}}});
+    bench.patch(DEPLOYMENT, "default", "web", broken).await;
+    let found = bench
+        .until("the rollout times out", || async {
+            let found = bench.get(DEPLOYMENT, "default", "web").await?;
+            let reason = condition(&found, "Progressing")?["reason"].clone();
+            (reason == "ProgressDeadlineExceeded").then_some(found)
+        })
+        .await;
+    assert_eq!(found["status"]["availableReplicas"], 3);
+    assert_eq!(condition(&found, "Available").unwrap()["status"], "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_set_replaces_what_is_lost_and_adopts_what_matches() {
+    let bench = Bench::start(Options::all());
+    bench.node("n1", "8").await;
+    bench
+        .create(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "stray", "namespace": "default", "labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "c", "image": "one"}]}
+        }))
+        .await;
+    bench
+        .create(json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web", "namespace": "default"},
+            "spec": {
+                "replicas": 2, "selector": {"matchLabels": {"app": "web"}},
+                "template": crate::support::template("web", "one", "100m")
+            }
+        }))
+        .await;
+    let ready = |count: i64| {
+        let bench = &bench;
+        async move {
+            bench
+                .until("replicas are ready", || async {
+                    let set = bench.get(("apps/v1", "ReplicaSet"), "default", "web").await?;
+                    (set["status"]["readyReplicas"].as_i64() == Some(count)).then_some(())
+                })
+                .await;
+        }
+    };
+    ready(2).await;
+    let pods = bench.pods("default", "app=web").await;
+    assert_eq!(pods.len(), 2, "the stray one was adopted");
+    assert!(pods.iter().all(|pod| pod.metadata.owner_references.as_ref().is_some_and(|owners| owners.len() == 1)));
+    let api = bench.api("v1", "Pod", Some("default"));
+    api.delete("stray", &DeleteParams::default()).await.unwrap();
+    bench
+        .until("the lost one is replaced", || async {
+            let pods = bench.pods("default", "app=web").await;
+            let lost = pods.iter().any(|pod| pod.metadata.name.as_deref() == Some("stray"));
+            (pods.len() == 2 && !lost).then_some(())
+        })
+        .await;
+    ready(2).await;
+}
