@@ -21,9 +21,10 @@ fn of_group(group: &APIGroupDiscovery) -> Vec<Served> {
     for version in &group.versions {
         let Some(version_name) = version.version.clone() else { continue };
         for resource in &version.resources {
-            let (Some(plural), Some(kind)) =
-                (resource.resource.clone(), resource.response_kind.as_ref().and_then(|kind| kind.kind.clone()))
-            else {
+            let (Some(plural), Some(kind)) = (
+                resource.resource.clone(),
+                resource.response_kind.as_ref().and_then(|kind| kind.kind.clone()),
+            ) else {
                 continue;
             };
             if found.iter().any(|earlier| earlier.api.plural == plural) {

@@ -112,11 +112,8 @@ impl Events {
     fn remember(&self, identity: Identity, event: &Event) {
         self.with(|remembered| {
             remembered.used += 1;
-            let entry = (
-                event.metadata.name.clone().unwrap_or_default(),
-                event.count.unwrap_or(1),
-                remembered.used,
-            );
+            let entry =
+                (event.metadata.name.clone().unwrap_or_default(), event.count.unwrap_or(1), remembered.used);
             remembered.known.insert(identity, entry);
             if remembered.known.len() > REMEMBERED {
                 let oldest =

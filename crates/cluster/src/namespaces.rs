@@ -44,7 +44,8 @@ fn finalizers(namespace: &Namespace) -> &[String] {
 }
 
 fn is_leaving(namespace: &Namespace) -> bool {
-    namespace.metadata.deletion_timestamp.is_some() && finalizers(namespace).iter().any(|one| one == FINALIZER)
+    namespace.metadata.deletion_timestamp.is_some()
+        && finalizers(namespace).iter().any(|one| one == FINALIZER)
 }
 
 /// What was found out about a namespace's content.
@@ -100,7 +101,8 @@ async fn tend(context: &Context, namespace: &Arc<Namespace>, sweep: &mut Sweep) 
     if content.is_gone() {
         let mut last = (*current).clone();
         if let Some(spec) = &mut last.spec {
-            spec.finalizers = Some(finalizers(namespace).iter().filter(|one| *one != FINALIZER).cloned().collect());
+            spec.finalizers =
+                Some(finalizers(namespace).iter().filter(|one| *one != FINALIZER).cloned().collect());
         }
         let api = Api::<Namespace>::all(context.client.clone());
         let finalized = api.replace_subresource("finalize", &name, &PostParams::default(), &last).await;
@@ -117,7 +119,12 @@ async fn tend(context: &Context, namespace: &Arc<Namespace>, sweep: &mut Sweep) 
 }
 
 /// Deletes all objects of a resource and counts what is still there afterwards.
-async fn empty(client: &Client, resource: &Served, namespace: &str, content: &mut Content) -> Result<(), kube::Error> {
+async fn empty(
+    client: &Client,
+    resource: &Served,
+    namespace: &str,
+    content: &mut Content,
+) -> Result<(), kube::Error> {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource.api);
     let found = api.list_metadata(&ListParams::default()).await?;
     let fresh = found.items.iter().filter(|one| one.metadata.deletion_timestamp.is_none());
@@ -141,11 +148,7 @@ async fn empty(client: &Client, resource: &Served, namespace: &str, content: &mu
     Ok(())
 }
 
-fn count(
-    resource: &Served,
-    items: &[kube::core::PartialObjectMeta<DynamicObject>],
-    content: &mut Content,
-) {
+fn count(resource: &Served, items: &[kube::core::PartialObjectMeta<DynamicObject>], content: &mut Content) {
     if items.is_empty() {
         return;
     }
@@ -206,7 +209,8 @@ fn conditions(old: &[NamespaceCondition], content: &Content, now: Timestamp) -> 
             (_, None) => ("False", well.0, well.1.to_owned()),
         };
         let before = old.iter().find(|one| one.type_ == kind);
-        let since = before.filter(|one| one.status == status).and_then(|one| one.last_transition_time.clone());
+        let since =
+            before.filter(|one| one.status == status).and_then(|one| one.last_transition_time.clone());
         NamespaceCondition {
             type_: kind.to_owned(),
             status: status.to_owned(),

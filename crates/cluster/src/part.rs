@@ -1,9 +1,9 @@
 //! How every part runs: it sweeps over what it sees whenever something it watches has changed or is due.
 
+use crate::Options;
 use crate::cache::{Cache, Signal, Watched, key};
 use crate::events::Events;
 use crate::kind::{Caches, Kind};
-use crate::Options;
 use hostler_base::{Backoff, Chance, Clock};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -48,7 +48,8 @@ impl Context {
     /// Writes the object as a whole; its resourceVersion must still be the current one.
     pub(crate) async fn replace<K: Kind>(&self, cache: &Cache<K>, object: &K) -> Result<Arc<K>, kube::Error> {
         let (namespace, name) = key(object);
-        Ok(cache.write(K::api(&self.client, &namespace).replace(&name, &PostParams::default(), object).await?))
+        Ok(cache
+            .write(K::api(&self.client, &namespace).replace(&name, &PostParams::default(), object).await?))
     }
 
     /// Writes the status; the object's resourceVersion must still be the current one.
@@ -152,7 +153,10 @@ impl Sweep {
                     tracing::debug!(error = &error as &dyn std::error::Error, "{doing}: looking again");
                     self.due(STALE);
                 } else {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "{doing} failed and is tried again");
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "{doing} failed and is tried again"
+                    );
                     self.failures += 1;
                 }
                 None

@@ -37,13 +37,12 @@ pub(crate) fn term_matches(term: &NodeSelectorTerm, node: &Node) -> bool {
         return false;
     }
     let labels = node.metadata.labels.as_ref();
-    expressions
-        .iter()
-        .all(|requirement| requirement_holds(requirement, labels.and_then(|labels| labels.get(&requirement.key))))
-        && fields.iter().all(|requirement| {
-            let value = (requirement.key == "metadata.name").then_some(node.metadata.name.as_ref()).flatten();
-            requirement_holds(requirement, value)
-        })
+    expressions.iter().all(|requirement| {
+        requirement_holds(requirement, labels.and_then(|labels| labels.get(&requirement.key)))
+    }) && fields.iter().all(|requirement| {
+        let value = (requirement.key == "metadata.name").then_some(node.metadata.name.as_ref()).flatten();
+        requirement_holds(requirement, value)
+    })
 }
 
 fn requirement_holds(requirement: &NodeSelectorRequirement, value: Option<&String>) -> bool {
@@ -86,7 +85,10 @@ mod tests {
             (json!({"matchExpressions": [{"key": "none", "operator": "In", "values": ["web"]}]}), false),
             (json!({"matchExpressions": [{"key": "tier", "operator": "Exists"}]}), true),
             (json!({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}), false),
-            (json!({"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "x", "operator": "Exists"}]}), false),
+            (
+                json!({"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "x", "operator": "Exists"}]}),
+                false,
+            ),
         ] {
             let selector: LabelSelector = serde_json::from_value(selector).unwrap();
             assert_eq!(selects(&selector, &app), expected, "{selector:?}");
@@ -99,9 +101,7 @@ mod tests {
             "metadata": {"name": "n1", "labels": {"zone": "a", "cpus": "8"}}
         }))
         .unwrap();
-        let expression = |key: &str, operator: &str, values: &[&str]| {
-            json!([{"matchExpressions": [{"key": key, "operator": operator, "values": values}]}])
-        };
+        let expression = |key: &str, operator: &str, values: &[&str]| json!([{"matchExpressions": [{"key": key, "operator": operator, "values": values}]}]);
         for (terms, expected) in [
             (json!([]), false),
             (json!([{}]), false),

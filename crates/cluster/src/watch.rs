@@ -35,7 +35,10 @@ where
                 cache.take(event);
             }
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "a watch failed and is started again");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "a watch failed and is started again"
+                );
                 clock.sleep(BACKOFF.delay(attempts, &chance)).await;
                 attempts = attempts.saturating_add(1);
             }

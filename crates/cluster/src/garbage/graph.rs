@@ -62,7 +62,9 @@ impl Thing {
 
     /// Whether this object's owner must not go before this object is gone.
     pub(crate) fn blocks(&self, owner: &str) -> bool {
-        self.owners.iter().any(|reference| reference.uid == owner && reference.block_owner_deletion == Some(true))
+        self.owners
+            .iter()
+            .any(|reference| reference.uid == owner && reference.block_owner_deletion == Some(true))
     }
 }
 
@@ -169,7 +171,8 @@ impl Graph {
             .unwrap_or_default();
         self.unlink(&thing.uid);
         self.things.remove(&thing.uid);
-        let mut look_at: Vec<String> = self.dependents.get(&thing.uid).into_iter().flatten().cloned().collect();
+        let mut look_at: Vec<String> =
+            self.dependents.get(&thing.uid).into_iter().flatten().cloned().collect();
         look_at.extend(owners);
         look_at
     }

@@ -38,7 +38,9 @@ pub(super) struct Answers {
 
 pub(super) fn judge(thing: &Thing, graph: &Graph, answers: &Answers) -> Judgement {
     if thing.deleting && thing.holds(ORPHAN) {
-        return Judgement::Orphan(graph.dependents(&thing.uid).map(|dependent| dependent.uid.clone()).collect());
+        return Judgement::Orphan(
+            graph.dependents(&thing.uid).map(|dependent| dependent.uid.clone()).collect(),
+        );
     }
     if thing.waits_for_dependents() {
         let blocked = graph.dependents(&thing.uid).any(|dependent| dependent.blocks(&thing.uid));
@@ -132,11 +134,31 @@ mod tests {
         let answers = Answers { absent: of(&["gone"]), present: of(&["elsewhere"]) };
         for (name, subject, others, expected) in [
             ("no owner", thing("x", &[], &[], false), vec![], Judgement::Keep),
-            ("owner there", thing("x", &[("owner", true)], &[], false), vec![there("owner")], Judgement::Keep),
+            (
+                "owner there",
+                thing("x", &[("owner", true)], &[], false),
+                vec![there("owner")],
+                Judgement::Keep,
+            ),
             ("owner gone", thing("x", &[("gone", true)], &[], false), vec![], delete(Policy::Background)),
-            ("one of two gone", thing("x", &[("gone", true), ("owner", true)], &[], false), vec![there("owner")], Judgement::Release(of(&["gone"]))),
-            ("one of two going", thing("x", &[("owner", true), ("elsewhere", true)], &[], false), vec![going()], Judgement::Release(of(&["owner"]))),
-            ("owner waits for it", thing("x", &[("owner", true)], &[], false), vec![going()], delete(Policy::Background)),
+            (
+                "one of two gone",
+                thing("x", &[("gone", true), ("owner", true)], &[], false),
+                vec![there("owner")],
+                Judgement::Release(of(&["gone"])),
+            ),
+            (
+                "one of two going",
+                thing("x", &[("owner", true), ("elsewhere", true)], &[], false),
+                vec![going()],
+                Judgement::Release(of(&["owner"])),
+            ),
+            (
+                "owner waits for it",
+                thing("x", &[("owner", true)], &[], false),
+                vec![going()],
+                delete(Policy::Background),
+            ),
             (
                 "owner waits and it has dependents",
                 thing("x", &[("owner", true)], &[], false),
@@ -149,9 +171,19 @@ mod tests {
                 vec![thing("owner", &[("x", true)], &[FOREGROUND], true)],
                 Judgement::Delete { policy: Policy::Foreground, unblock: true },
             ),
-            ("owner dying in the background", thing("x", &[("owner", true)], &[], false), vec![thing("owner", &[], &["other"], true)], Judgement::Keep),
+            (
+                "owner dying in the background",
+                thing("x", &[("owner", true)], &[], false),
+                vec![thing("owner", &[], &["other"], true)],
+                Judgement::Keep,
+            ),
             ("on its way already", thing("x", &[("gone", true)], &["other"], true), vec![], Judgement::Keep),
-            ("keeps its own policy", thing("x", &[("gone", true)], &[ORPHAN], false), vec![], delete(Policy::Orphan)),
+            (
+                "keeps its own policy",
+                thing("x", &[("gone", true)], &[ORPHAN], false),
+                vec![],
+                delete(Policy::Orphan),
+            ),
             (
                 "waits for a dependent",
                 thing("x", &[], &[FOREGROUND], true),

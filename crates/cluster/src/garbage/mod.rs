@@ -71,7 +71,8 @@ impl Part for Collector {
         let mut sweep = Sweep::default();
         self.take_changes(&mut sweep);
         if !self.discovered
-            && let Some(served) = sweep.note("discovering resources", discover::resources(&context.client).await)
+            && let Some(served) =
+                sweep.note("discovering resources", discover::resources(&context.client).await)
         {
             self.follow(context, served);
             self.discovered = true;
@@ -160,7 +161,12 @@ impl Collector {
     }
 
     /// Looks an owner up that the graph does not know.
-    async fn ask(&mut self, context: &Context, thing: &Thing, owner: &OwnerReference) -> Result<(), kube::Error> {
+    async fn ask(
+        &mut self,
+        context: &Context,
+        thing: &Thing,
+        owner: &OwnerReference,
+    ) -> Result<(), kube::Error> {
         let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
         let known = self.served.values().find(|one| one.api.group == group && one.api.kind == owner.kind);
         // Of a kind that nobody serves nothing can be said; a cluster-wide object cannot belong to a namespaced one.
@@ -241,7 +247,12 @@ fn api(client: &Client, served: &Served, namespace: &str) -> Api<DynamicObject> 
 }
 
 /// Changes metadata of exactly this object, and with a version of exactly this state of it.
-async fn patch(client: &Client, thing: &Thing, version: Option<&str>, change: &Value) -> Result<(), kube::Error> {
+async fn patch(
+    client: &Client,
+    thing: &Thing,
+    version: Option<&str>,
+    change: &Value,
+) -> Result<(), kube::Error> {
     let mut metadata = change.clone();
     metadata["uid"] = json!(thing.uid);
     if let Some(version) = version {
@@ -258,11 +269,17 @@ async fn release(
     version: Option<&str>,
     owners: &BTreeSet<String>,
 ) -> Result<(), kube::Error> {
-    let rest: Vec<&OwnerReference> = thing.owners.iter().filter(|owner| !owners.contains(&owner.uid)).collect();
+    let rest: Vec<&OwnerReference> =
+        thing.owners.iter().filter(|owner| !owners.contains(&owner.uid)).collect();
     patch(client, thing, version, &json!({"ownerReferences": rest})).await
 }
 
-async fn drop_finalizer(client: &Client, thing: &Thing, version: &str, finalizer: &str) -> Result<(), kube::Error> {
+async fn drop_finalizer(
+    client: &Client,
+    thing: &Thing,
+    version: &str,
+    finalizer: &str,
+) -> Result<(), kube::Error> {
     let rest: Vec<&String> = thing.finalizers.iter().filter(|held| *held != finalizer).collect();
     patch(client, thing, Some(version), &json!({"finalizers": rest})).await
 }

@@ -17,8 +17,8 @@ pub(crate) fn is_wanted(pod: &Pod, node: &Node) -> bool {
         .iter()
         .flat_map(|spec| spec.node_selector.iter().flatten())
         .all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value));
-    let required =
-        affinity(pod).and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
+    let required = affinity(pod)
+        .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
     selected && required.is_none_or(|selector| matches_node(selector, node))
 }
 
@@ -93,7 +93,10 @@ mod tests {
         let label = json!({"key": "zone", "operator": "Exists"});
         for (terms, expected) in [
             (json!([{"matchFields": [name(&["n1"])]}]), Some(vec!["n1"])),
-            (json!([{"matchFields": [name(&["n1"])]}, {"matchFields": [name(&["n2"])]}]), Some(vec!["n1", "n2"])),
+            (
+                json!([{"matchFields": [name(&["n1"])]}, {"matchFields": [name(&["n2"])]}]),
+                Some(vec!["n1", "n2"]),
+            ),
             (json!([{"matchFields": [name(&["n1"])]}, {"matchExpressions": [label]}]), None),
             (json!([{"matchFields": [name(&["n1"]), name(&["n2"])]}]), Some(vec![])),
         ] {
@@ -106,9 +109,7 @@ mod tests {
 
     #[test]
     fn preferences_add_up() {
-        let preferred = |weight: i32, key: &str| {
-            json!({"weight": weight, "preference": {"matchExpressions": [{"key": key, "operator": "Exists"}]}})
-        };
+        let preferred = |weight: i32, key: &str| json!({"weight": weight, "preference": {"matchExpressions": [{"key": key, "operator": "Exists"}]}});
         let pod = pod(json!({"spec": {"affinity": {"nodeAffinity": {
             "preferredDuringSchedulingIgnoredDuringExecution": [preferred(5, "zone"), preferred(7, "disk"), preferred(9, "none")]
         }}}}));

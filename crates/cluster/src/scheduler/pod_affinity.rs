@@ -56,7 +56,8 @@ impl<'a> Neighbours<'a> {
     pub(crate) fn of(pod: &'a Pod, snapshot: &Snapshot) -> Self {
         let affinity = required_affinity(pod);
         let anti_affinity = required_anti_affinity(pod);
-        let applies_here = |term: &PodAffinityTerm, other: &Pod| applies(term, pod, other, &snapshot.namespaces);
+        let applies_here =
+            |term: &PodAffinityTerm, other: &Pod| applies(term, pod, other, &snapshot.namespaces);
         let (mut wanted, mut unwanted, mut hostile) = (Domains::new(), Domains::new(), Domains::new());
         for (node, running) in snapshot.placed() {
             for term in required_anti_affinity(running) {
@@ -82,9 +83,9 @@ impl<'a> Neighbours<'a> {
             return Some(Refusal::lasting("node(s) didn't match pod affinity rules"));
         }
         let counted = |domains: &Domains, key: &String| {
-            node.labels
-                .get(key)
-                .is_some_and(|value| domains.get(&(key.clone(), value.clone())).is_some_and(|count| *count > 0))
+            node.labels.get(key).is_some_and(|value| {
+                domains.get(&(key.clone(), value.clone())).is_some_and(|count| *count > 0)
+            })
         };
         if self.anti_affinity.iter().any(|term| counted(&self.unwanted, &term.topology_key)) {
             return Some(Refusal::passing("node(s) didn't match pod anti-affinity rules"));
@@ -213,7 +214,14 @@ mod tests {
             ("far", "default", "podAntiAffinity", vec![term(&none)], &none, vec!["b", "bare"]),
             ("near, elsewhere", "other", "podAffinity", vec![term(&none)], &none, vec![]),
             ("first of its kind", "other", "podAffinity", vec![term(&none)], &web, vec!["a", "b"]),
-            ("named namespace", "other", "podAffinity", vec![term(&json!({"namespaces": ["other"]}))], &none, vec!["a"]),
+            (
+                "named namespace",
+                "other",
+                "podAffinity",
+                vec![term(&json!({"namespaces": ["other"]}))],
+                &none,
+                vec!["a"],
+            ),
             (
                 "selected namespace",
                 "other",
@@ -222,9 +230,30 @@ mod tests {
                 &none,
                 vec!["a"],
             ),
-            ("every namespace", "other", "podAntiAffinity", vec![term(&json!({"namespaceSelector": {}}))], &none, vec!["b", "bare"]),
-            ("all terms must match one pod", "default", "podAffinity", vec![term(&none), second.clone()], &none, vec![]),
-            ("one anti-affinity term is enough", "default", "podAntiAffinity", vec![term(&none), second], &none, vec!["b", "bare"]),
+            (
+                "every namespace",
+                "other",
+                "podAntiAffinity",
+                vec![term(&json!({"namespaceSelector": {}}))],
+                &none,
+                vec!["b", "bare"],
+            ),
+            (
+                "all terms must match one pod",
+                "default",
+                "podAffinity",
+                vec![term(&none), second.clone()],
+                &none,
+                vec![],
+            ),
+            (
+                "one anti-affinity term is enough",
+                "default",
+                "podAntiAffinity",
+                vec![term(&none), second],
+                &none,
+                vec!["b", "bare"],
+            ),
             (
                 "same value of a key",
                 "default",

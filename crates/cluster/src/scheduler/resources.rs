@@ -1,7 +1,7 @@
 //! Does the node have enough left of what the pod asks for?
 
-use super::snapshot::NodeView;
 use super::Refusal;
+use super::snapshot::NodeView;
 use crate::quantity::{thousandths, units};
 use k8s_openapi::api::core::v1::{Container, Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -107,15 +107,17 @@ pub(crate) fn refusals(asked: &Amounts, node: &NodeView) -> Vec<Refusal> {
     let short = |name: &str| {
         let amount = asked.get(name);
         let all = node.allocatable.get(name);
-        (amount > 0 && amount > all.saturating_sub(node.requested.get(name))).then(|| Refusal {
-            reason: format!("Insufficient {name}"),
-            lasting: amount > all,
-        })
+        (amount > 0 && amount > all.saturating_sub(node.requested.get(name)))
+            .then(|| Refusal { reason: format!("Insufficient {name}"), lasting: amount > all })
     };
     const FIRST: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
     refusals.extend(FIRST.iter().filter_map(|name| short(name)));
     refusals.extend(
-        asked.0.keys().filter(|name| !FIRST.contains(&name.as_str()) && *name != "pods").filter_map(|name| short(name)),
+        asked
+            .0
+            .keys()
+            .filter(|name| !FIRST.contains(&name.as_str()) && *name != "pods")
+            .filter_map(|name| short(name)),
     );
     refusals
 }
@@ -196,7 +198,11 @@ mod tests {
         for (running, asked, expected) in [
             (0, json!({"cpu": "2", "memory": "100"}), vec![]),
             (1, json!({"cpu": "1500m"}), vec![]),
-            (1, json!({"cpu": "1501m", "memory": "91"}), vec![("Insufficient cpu", false), ("Insufficient memory", false)]),
+            (
+                1,
+                json!({"cpu": "1501m", "memory": "91"}),
+                vec![("Insufficient cpu", false), ("Insufficient memory", false)],
+            ),
             (0, json!({"cpu": "3"}), vec![("Insufficient cpu", true)]),
             (2, json!({}), vec![("Too many pods", false)]),
             (0, json!({"example.com/gpu": "1"}), vec![]),

@@ -96,7 +96,8 @@ impl Scheduler {
     }
 
     fn is_waiting(&self, pod: &Pod) -> bool {
-        let ours = pod.spec.as_ref().is_some_and(|spec| spec.scheduler_name.as_deref().unwrap_or(NAME) == NAME);
+        let ours =
+            pod.spec.as_ref().is_some_and(|spec| spec.scheduler_name.as_deref().unwrap_or(NAME) == NAME);
         ours && node_of(pod).is_none()
             && pod.metadata.deletion_timestamp.is_none()
             && !has_ended(pod)
@@ -118,7 +119,12 @@ impl Scheduler {
         }
         let name = |meta: &ObjectMeta| meta.name.clone().unwrap_or_default();
         let storage = Storage {
-            claims: caches.claims.all().into_iter().map(|claim| (crate::cache::key(claim.as_ref()), claim)).collect(),
+            claims: caches
+                .claims
+                .all()
+                .into_iter()
+                .map(|claim| (crate::cache::key(claim.as_ref()), claim))
+                .collect(),
             volumes: caches.volumes.all().into_iter().map(|one| (name(&one.metadata), one)).collect(),
             classes: caches.storage_classes.all().into_iter().map(|one| (name(&one.metadata), one)).collect(),
             csi_nodes: caches.csi_nodes.all().into_iter().map(|one| (name(&one.metadata), one)).collect(),

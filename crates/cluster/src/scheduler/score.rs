@@ -27,7 +27,8 @@ pub(crate) fn best(pod: &Pod, snapshot: &Snapshot, feasible: &[usize]) -> Option
                 nodes
                     .iter()
                     .map(|node| {
-                        let here = liked.iter().filter(|((key, value), _)| node.labels.get(key) == Some(value));
+                        let here =
+                            liked.iter().filter(|((key, value), _)| node.labels.get(key) == Some(value));
                         here.map(|(_, weight)| *weight).sum()
                     })
                     .collect(),

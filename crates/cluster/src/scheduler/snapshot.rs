@@ -121,7 +121,8 @@ pub(crate) mod tests {
 
     /// A node with these labels and room for everything.
     pub(crate) fn roomy(name: &str, labels: &[(&str, &str)]) -> NodeView {
-        let labels: Labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let labels: Labels =
+            labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         node(json!({
             "metadata": {"name": name, "labels": labels},
             "status": {"allocatable": {"cpu": "100", "memory": "100Gi", "pods": "110"}}

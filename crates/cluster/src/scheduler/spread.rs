@@ -66,7 +66,9 @@ fn count<'a>(pod: &'a Pod, snapshot: &Snapshot, mode: &'static str) -> Vec<Count
                 .pods
                 .iter()
                 .filter(|running| running.metadata.deletion_timestamp.is_none())
-                .filter(|running| namespace(running) == namespace(pod) && counts(one.constraint, pod, running))
+                .filter(|running| {
+                    namespace(running) == namespace(pod) && counts(one.constraint, pod, running)
+                })
                 .count();
             *one.domains.entry(domain.clone()).or_default() += i64::try_from(here).unwrap_or(i64::MAX);
         }
@@ -150,7 +152,8 @@ mod tests {
         }
         let mut spec = spec.clone();
         spec["topologySpreadConstraints"] = json!([constraint]);
-        let pod = pod(json!({"metadata": {"name": "new", "labels": {"app": "web", "version": "2"}}, "spec": spec}));
+        let pod =
+            pod(json!({"metadata": {"name": "new", "labels": {"app": "web", "version": "2"}}, "spec": spec}));
         let counted = required(&pod, snapshot);
         let fits = snapshot.nodes.iter().filter(|node| refusal(&counted, node).is_none());
         fits.map(|node| node.name.clone()).collect()
@@ -176,7 +179,12 @@ mod tests {
                 vec!["c"],
             ),
             ("too few domains", json!({"minDomains": 4, "maxSkew": 2}), &any, vec!["b", "c"]),
-            ("only pods of the same version", json!({"matchLabelKeys": ["version"]}), &any, vec!["a", "b", "c"]),
+            (
+                "only pods of the same version",
+                json!({"matchLabelKeys": ["version"]}),
+                &any,
+                vec!["a", "b", "c"],
+            ),
             ("nothing is selected", json!({"labelSelector": null}), &any, vec!["a", "b", "c"]),
         ] {
             assert_eq!(fitting(&constraint, spec, &world()), expected, "{name}");

@@ -301,7 +301,8 @@ pub(crate) fn suits(volume: &PersistentVolume, claim: &PersistentVolumeClaim) ->
         }
         None => volume.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Available"),
     };
-    let wanted = asked.resources.as_ref().and_then(|all| all.requests.as_ref()?.get("storage")).map_or(0, units);
+    let wanted =
+        asked.resources.as_ref().and_then(|all| all.requests.as_ref()?.get("storage")).map_or(0, units);
     let modes = offered.access_modes.as_deref().unwrap_or_default();
     let labels = volume.metadata.labels.clone().unwrap_or_default();
     free && volume.metadata.deletion_timestamp.is_none()

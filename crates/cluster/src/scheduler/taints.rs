@@ -75,7 +75,8 @@ mod tests {
 
     fn refused(taints: &Value, tolerations: &Value, unschedulable: bool) -> Option<&'static str> {
         let node: Node =
-            serde_json::from_value(json!({"spec": {"taints": taints, "unschedulable": unschedulable}})).unwrap();
+            serde_json::from_value(json!({"spec": {"taints": taints, "unschedulable": unschedulable}}))
+                .unwrap();
         let pod = pod(json!({"spec": {"tolerations": tolerations}}));
         if cordoned(&pod, &node).is_some() {
             Some("cordoned")
@@ -94,13 +95,28 @@ mod tests {
             ("untolerated", taint.clone(), json!([]), Some("tainted")),
             ("no-execute counts", evicting.clone(), json!([]), Some("tainted")),
             ("soft does not", soft, json!([]), None),
-            ("equal", taint.clone(), json!([{"key": "k", "operator": "Equal", "value": "v", "effect": "NoSchedule"}]), None),
+            (
+                "equal",
+                taint.clone(),
+                json!([{"key": "k", "operator": "Equal", "value": "v", "effect": "NoSchedule"}]),
+                None,
+            ),
             ("equal is the default", taint.clone(), json!([{"key": "k", "value": "v"}]), None),
             ("other value", taint.clone(), json!([{"key": "k", "value": "w"}]), Some("tainted")),
-            ("other effect", taint.clone(), json!([{"key": "k", "value": "v", "effect": "NoExecute"}]), Some("tainted")),
+            (
+                "other effect",
+                taint.clone(),
+                json!([{"key": "k", "value": "v", "effect": "NoExecute"}]),
+                Some("tainted"),
+            ),
             ("exists", taint.clone(), json!([{"key": "k", "operator": "Exists"}]), None),
             ("everything", taint.clone(), json!([{"operator": "Exists"}]), None),
-            ("everything of an effect", evicting, json!([{"operator": "Exists", "effect": "NoSchedule"}]), Some("tainted")),
+            (
+                "everything of an effect",
+                evicting,
+                json!([{"operator": "Exists", "effect": "NoSchedule"}]),
+                Some("tainted"),
+            ),
             ("empty key needs Exists", taint, json!([{"value": "v"}]), Some("tainted")),
         ] {
             assert_eq!(refused(&taints, &tolerations, false), expected, "{name}");

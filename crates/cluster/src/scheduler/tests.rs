@@ -32,9 +32,8 @@ fn refusals_are_worded_as_the_real_scheduler_does() {
         "metadata": {"name": "p"},
         "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "500m"}}}]}
     }))));
-    let asking = |cpu: &str| {
-        json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}})
-    };
+    let asking =
+        |cpu: &str| json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}});
     let daemon = json!({"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
         "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}]
     }}}, "containers": [{"name": "c", "resources": {"requests": {"cpu": "8"}}}]}});
@@ -90,7 +89,12 @@ mod volumes {
     use super::*;
     use serde_json::Value;
 
-    fn claim(name: &str, class: &str, volume: Option<&str>, extra: &Value) -> ((String, String), Arc<k8s_openapi::api::core::v1::PersistentVolumeClaim>) {
+    fn claim(
+        name: &str,
+        class: &str,
+        volume: Option<&str>,
+        extra: &Value,
+    ) -> ((String, String), Arc<k8s_openapi::api::core::v1::PersistentVolumeClaim>) {
         let mut value = json!({
             "metadata": {"name": name, "namespace": "default", "uid": name},
             "spec": {
@@ -110,7 +114,11 @@ mod volumes {
         (("default".to_owned(), name.to_owned()), Arc::new(serde_json::from_value(value).unwrap()))
     }
 
-    fn volume(name: &str, spec: &Value, labels: &Value) -> (String, Arc<k8s_openapi::api::core::v1::PersistentVolume>) {
+    fn volume(
+        name: &str,
+        spec: &Value,
+        labels: &Value,
+    ) -> (String, Arc<k8s_openapi::api::core::v1::PersistentVolume>) {
         let mut value = json!({
             "metadata": {"name": name, "labels": labels},
             "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]},
@@ -122,10 +130,17 @@ mod volumes {
         (name.to_owned(), Arc::new(serde_json::from_value(value).unwrap()))
     }
 
-    fn class(name: &str, provisioner: &str, mode: &str, zones: Option<&str>) -> (String, Arc<k8s_openapi::api::storage::v1::StorageClass>) {
-        let mut value = json!({"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode});
+    fn class(
+        name: &str,
+        provisioner: &str,
+        mode: &str,
+        zones: Option<&str>,
+    ) -> (String, Arc<k8s_openapi::api::storage::v1::StorageClass>) {
+        let mut value =
+            json!({"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode});
         if let Some(zone) = zones {
-            value["allowedTopologies"] = json!([{"matchLabelExpressions": [{"key": "zone", "values": [zone]}]}]);
+            value["allowedTopologies"] =
+                json!([{"matchLabelExpressions": [{"key": "zone", "values": [zone]}]}]);
         }
         (name.to_owned(), Arc::new(serde_json::from_value(value).unwrap()))
     }

@@ -69,7 +69,12 @@ pub(crate) fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) ->
 }
 
 /// Asks for a sweep when the next ready pod becomes available.
-pub(crate) fn due_when_available(sweep: &mut Sweep, pods: &[Arc<Pod>], min_ready_seconds: i32, now: Timestamp) {
+pub(crate) fn due_when_available(
+    sweep: &mut Sweep,
+    pods: &[Arc<Pod>],
+    min_ready_seconds: i32,
+    now: Timestamp,
+) {
     if let Some(at) =
         pods.iter().filter_map(|pod| available_at(pod, min_ready_seconds, now)).filter(|at| *at > now).min()
     {
@@ -77,7 +82,16 @@ pub(crate) fn due_when_available(sweep: &mut Sweep, pods: &[Arc<Pod>], min_ready
     }
 }
 
-type Doomed = (bool, u8, bool, i32, Reverse<usize>, Reverse<Option<Timestamp>>, Reverse<i32>, Reverse<Option<Timestamp>>);
+type Doomed = (
+    bool,
+    u8,
+    bool,
+    i32,
+    Reverse<usize>,
+    Reverse<Option<Timestamp>>,
+    Reverse<i32>,
+    Reverse<Option<Timestamp>>,
+);
 
 /// Orders pods by how readily they are given up: those that do least good first. `beside` says how many of the
 /// same kind run on each node.
@@ -101,7 +115,8 @@ pub(crate) fn doom(pod: &Pod, beside: &BTreeMap<String, usize>) -> Doomed {
         .map(|container| container.restart_count)
         .max()
         .unwrap_or(0);
-    let ready_since = ready_condition(pod).and_then(|one| one.last_transition_time.as_ref()).map(|time| time.0);
+    let ready_since =
+        ready_condition(pod).and_then(|one| one.last_transition_time.as_ref()).map(|time| time.0);
     (
         node_of(pod).is_some(),
         phase,
@@ -168,8 +183,13 @@ impl<K: Kind> Owned<K> {
             if matches(object) {
                 claimed.push(object.clone());
             } else if !leaving {
-                let rest: Vec<&OwnerReference> =
-                    object.meta().owner_references.iter().flatten().filter(|one| one.uid != uid(owner)).collect();
+                let rest: Vec<&OwnerReference> = object
+                    .meta()
+                    .owner_references
+                    .iter()
+                    .flatten()
+                    .filter(|one| one.uid != uid(owner))
+                    .collect();
                 let patch = json!({"metadata": {"uid": uid(object.as_ref()), "ownerReferences": rest}});
                 sweep.note("releasing", context.merge(cache, object.as_ref(), &patch).await);
             }
@@ -212,14 +232,34 @@ mod tests {
         let restarting = json!({"phase": "Running", "conditions": ready(old)["conditions"], "containerStatuses": [
             {"name": "c", "image": "i", "imageID": "i", "ready": true, "restartCount": 3}
         ]});
-        let expected = ["unbound", "pending", "unready", "crowded", "newly-ready", "restarting", "young", "old", "costly"];
+        let expected = [
+            "unbound",
+            "pending",
+            "unready",
+            "crowded",
+            "newly-ready",
+            "restarting",
+            "young",
+            "old",
+            "costly",
+        ];
         let mut pods = [
             costly,
-            pod(&json!({"metadata": {"name": "old", "creationTimestamp": old}, "spec": on("b"), "status": ready(old)})),
-            pod(&json!({"metadata": {"name": "young", "creationTimestamp": new}, "spec": on("b"), "status": ready(old)})),
-            pod(&json!({"metadata": {"name": "restarting", "creationTimestamp": old}, "spec": on("b"), "status": restarting})),
-            pod(&json!({"metadata": {"name": "newly-ready", "creationTimestamp": old}, "spec": on("b"), "status": ready(new)})),
-            pod(&json!({"metadata": {"name": "crowded", "creationTimestamp": old}, "spec": on("a"), "status": ready(old)})),
+            pod(
+                &json!({"metadata": {"name": "old", "creationTimestamp": old}, "spec": on("b"), "status": ready(old)}),
+            ),
+            pod(
+                &json!({"metadata": {"name": "young", "creationTimestamp": new}, "spec": on("b"), "status": ready(old)}),
+            ),
+            pod(
+                &json!({"metadata": {"name": "restarting", "creationTimestamp": old}, "spec": on("b"), "status": restarting}),
+            ),
+            pod(
+                &json!({"metadata": {"name": "newly-ready", "creationTimestamp": old}, "spec": on("b"), "status": ready(new)}),
+            ),
+            pod(
+                &json!({"metadata": {"name": "crowded", "creationTimestamp": old}, "spec": on("a"), "status": ready(old)}),
+            ),
             pod(&json!({"metadata": {"name": "unready"}, "spec": on("b"), "status": {"phase": "Running"}})),
             pod(&json!({"metadata": {"name": "pending"}, "spec": on("b"), "status": {"phase": "Pending"}})),
             pod(&json!({"metadata": {"name": "unbound"}, "status": {"phase": "Pending"}})),

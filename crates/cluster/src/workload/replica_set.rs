@@ -61,13 +61,16 @@ async fn tend(context: &Context, set: &Arc<ReplicaSet>, pods: &Owned<Pod>, sweep
             }
             Plan::Delete(doomed) => {
                 for pod in doomed {
-                    let deleted = context.delete(&context.caches.pods, pod.as_ref(), DeleteParams::default()).await;
+                    let deleted =
+                        context.delete(&context.caches.pods, pod.as_ref(), DeleteParams::default()).await;
                     match deleted {
                         Ok(()) => {
                             active.retain(|one| one.metadata.uid != pod.metadata.uid);
                             let name = pod.metadata.name.as_deref().unwrap_or_default();
                             let message = format!("Deleted pod: {name}");
-                            context.event(NAME, set.as_ref(), Level::Normal, "SuccessfulDelete", &message).await;
+                            context
+                                .event(NAME, set.as_ref(), Level::Normal, "SuccessfulDelete", &message)
+                                .await;
                         }
                         Err(error) => {
                             trouble = Some(("FailedDelete", says(&error)));
@@ -91,7 +94,11 @@ async fn tend(context: &Context, set: &Arc<ReplicaSet>, pods: &Owned<Pod>, sweep
     }
 }
 
-async fn create(context: &Context, set: &Arc<ReplicaSet>, spec: &ReplicaSetSpec) -> Result<Arc<Pod>, kube::Error> {
+async fn create(
+    context: &Context,
+    set: &Arc<ReplicaSet>,
+    spec: &ReplicaSetSpec,
+) -> Result<Arc<Pod>, kube::Error> {
     let template = spec.template.clone().unwrap_or_default();
     let pod = context.create(&context.caches.pods, &template::pod(&template, set.as_ref())).await?;
     let message = format!("Created pod: {}", pod.metadata.name.as_deref().unwrap_or_default());
@@ -221,7 +228,13 @@ mod tests {
         let early = status(&set, spec, &pods(3), None, now);
         assert_eq!((early.replicas, early.ready_replicas, early.available_replicas), (3, Some(2), None));
         assert_eq!((early.fully_labeled_replicas, early.observed_generation), (Some(3), Some(4)));
-        let later = status(&set, spec, &pods(3), Some(("FailedCreate", "no")), "2026-01-01T00:00:10Z".parse().unwrap());
+        let later = status(
+            &set,
+            spec,
+            &pods(3),
+            Some(("FailedCreate", "no")),
+            "2026-01-01T00:00:10Z".parse().unwrap(),
+        );
         assert_eq!(later.available_replicas, Some(2));
         assert_eq!(later.conditions.unwrap()[0].reason.as_deref(), Some("FailedCreate"));
     }

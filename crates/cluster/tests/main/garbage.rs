@@ -105,11 +105,12 @@ async fn custom_objects_own_and_are_owned() {
         json!({"apiVersion": "example.com/v1", "kind": "Widget",
             "metadata": {"name": name, "namespace": "default", "ownerReferences": owners}})
     };
-    bench.until("widgets are served", || async {
-        let api = bench.api("example.com/v1", "Widget", Some("default"));
-        api.list(&Default::default()).await.ok().map(|_| ())
-    })
-    .await;
+    bench
+        .until("widgets are served", || async {
+            let api = bench.api("example.com/v1", "Widget", Some("default"));
+            api.list(&Default::default()).await.ok().map(|_| ())
+        })
+        .await;
     let owner = bench.create(widget("owner", json!([]))).await;
     bench.create(map("owned", &[&owner])).await;
     let owners = map("x", &[&owner])["metadata"]["ownerReferences"].clone();

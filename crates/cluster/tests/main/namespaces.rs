@@ -45,6 +45,8 @@ async fn a_namespace_goes_when_everything_in_it_is_gone() {
     assert!(bench.pods("team", "").await.is_empty());
     assert!(bench.get(("apps/v1", "Deployment"), "team", "web").await.is_none());
 
-    bench.patch(("example.com/v1", "Widget"), "team", "held", json!({"metadata": {"finalizers": null}})).await;
+    bench
+        .patch(("example.com/v1", "Widget"), "team", "held", json!({"metadata": {"finalizers": null}}))
+        .await;
     bench.until_gone(NAMESPACE, "", "team").await;
 }

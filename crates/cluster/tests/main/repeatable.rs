@@ -5,7 +5,8 @@ use std::time::Duration;
 
 /// Each life has a runtime of its own, as in another process.
 fn calls_of(seed: u64) -> Vec<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(life(seed))
 }
 
@@ -17,7 +18,11 @@ async fn life(seed: u64) -> Vec<String> {
     bench.create(deployment("web", 6, "one")).await;
     bench.create(deployment("db", 3, "one")).await;
     bench.clock.sleep(Duration::from_secs(5)).await;
-    bench.api("apps/v1", "Deployment", Some("default")).delete("web", &DeleteParams::foreground()).await.unwrap();
+    bench
+        .api("apps/v1", "Deployment", Some("default"))
+        .delete("web", &DeleteParams::foreground())
+        .await
+        .unwrap();
     bench.clock.sleep(Duration::from_secs(5)).await;
     bench.calls.lock().unwrap().clone()
 }

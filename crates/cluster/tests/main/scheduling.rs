@@ -29,7 +29,10 @@ async fn a_pod_waits_with_a_reason_until_a_node_comes() {
             condition(&bench.get(POD, "default", "large").await?, "PodScheduled")
         })
         .await;
-    assert_eq!((waiting["status"].as_str(), waiting["reason"].as_str()), (Some("False"), Some("Unschedulable")));
+    assert_eq!(
+        (waiting["status"].as_str(), waiting["reason"].as_str()),
+        (Some("False"), Some("Unschedulable"))
+    );
     assert_eq!(
         waiting["message"],
         "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: \

@@ -1,9 +1,10 @@
 //! A cluster to test: the API server, the parts, and somebody who plays the kubelets.
 
+use futures::future::BoxFuture;
 use hostler_apiserver::ApiServer;
 use hostler_base::{Chance, Clock, transport};
 use hostler_cluster::Options;
-use http::Request;
+use http::{Request, Response};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
@@ -32,8 +33,7 @@ impl Bench {
     pub(crate) fn seeded(options: Options, seed: u64) -> Self {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
         let chance = Chance::from_seed(seed);
-        let server =
-            ApiServer::new(hostler_apiserver::Options::new(clock.clone(), chance.split("server")));
+        let server = ApiServer::new(hostler_apiserver::Options::new(clock.clone(), chance.split("server")));
         let calls = Arc::new(Mutex::new(Vec::new()));
         let client = client(&server, &Arc::default());
         let mut tasks = JoinSet::new();
@@ -123,15 +123,18 @@ impl Bench {
     }
 }
 
+type Answer = BoxFuture<'static, Result<Response<transport::Body>, transport::BoxError>>;
+
 /// A client whose calls and their outcomes are written down.
 fn client(server: &ApiServer, calls: &Arc<Mutex<Vec<String>>>) -> Client {
     let transport = server.transport(ApiServer::admin());
     let calls = calls.clone();
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
         let (transport, calls) = (transport.clone(), calls.clone());
+        let call = format!("{} {}", request.method(), request.uri());
+        let answer: Answer = Box::pin(transport.oneshot(request.map(transport::boxed)));
         async move {
-            let call = format!("{} {}", request.method(), request.uri());
-            let response = transport.oneshot(request.map(transport::boxed)).await?;
+            let response = answer.await?;
             calls.lock().unwrap().push(format!("{call} {}", response.status().as_u16()));
             Ok::<_, transport::BoxError>(response)
         }

@@ -32,7 +32,7 @@ async fn a_deployment_is_rolled_out_updated_scaled_and_rolled_back() {
     assert_eq!(condition(&found, "Available").unwrap()["reason"], "MinimumReplicasAvailable");
     assert_eq!(condition(&found, "Progressing").unwrap()["reason"], "NewReplicaSetAvailable");
 
-    let image = |image: &str| json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}});
+    let image = |image: &str| json!({"spec": {"template": crate::support::template("web", image, "100m")}});
     bench.patch(DEPLOYMENT, "default", "web", image("two")).await;
     let found = complete(&bench, "web", 4).await;
     assert_eq!(revision(&found), "2");
@@ -50,10 +50,15 @@ async fn a_deployment_is_rolled_out_updated_scaled_and_rolled_back() {
     let sets = bench.api("apps/v1", "ReplicaSet", Some("default")).list(&Default::default()).await.unwrap();
     assert_eq!(sets.items.len(), 2, "the first set is used again");
 
-    bench.api("apps/v1", "Deployment", Some("default")).delete("web", &DeleteParams::background()).await.unwrap();
+    bench
+        .api("apps/v1", "Deployment", Some("default"))
+        .delete("web", &DeleteParams::background())
+        .await
+        .unwrap();
     bench
         .until("sets and pods are gone", || async {
-            let sets = bench.api("apps/v1", "ReplicaSet", Some("default")).list(&Default::default()).await.unwrap();
+            let sets =
+                bench.api("apps/v1", "ReplicaSet", Some("default")).list(&Default::default()).await.unwrap();
             (sets.items.is_empty() && bench.pods("default", "app=web").await.is_empty()).then_some(())
         })
         .await;
@@ -114,7 +119,9 @@ async fn a_replica_set_replaces_what_is_lost_and_adopts_what_matches() {
     ready(2).await;
     let pods = bench.pods("default", "app=web").await;
     assert_eq!(pods.len(), 2, "the stray one was adopted");
-    assert!(pods.iter().all(|pod| pod.metadata.owner_references.as_ref().is_some_and(|owners| owners.len() == 1)));
+    assert!(
+        pods.iter().all(|pod| pod.metadata.owner_references.as_ref().is_some_and(|owners| owners.len() == 1))
+    );
     let api = bench.api("v1", "Pod", Some("default"));
     api.delete("stray", &DeleteParams::default()).await.unwrap();
     bench

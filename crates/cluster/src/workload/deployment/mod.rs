@@ -85,7 +85,8 @@ async fn tend(
         // The revision may just have been written: the status goes on the object as it is now.
         let key = crate::cache::key(deployment.as_ref());
         let current = context.caches.deployments.get(&key.0, &key.1);
-        if let Some(current) = current.filter(|one| one.metadata.generation == deployment.metadata.generation) {
+        if let Some(current) = current.filter(|one| one.metadata.generation == deployment.metadata.generation)
+        {
             let mut changed = (*current).clone();
             changed.status = Some(status);
             let written = context.replace_status(&context.caches.deployments, &changed).await;
@@ -108,7 +109,8 @@ async fn ensure_new(
 ) -> News {
     let latest = sets.next_revision();
     if let Some(new) = &sets.new {
-        let known = status::condition(&deployment.status.clone().unwrap_or_default(), "Progressing").is_some();
+        let known =
+            status::condition(&deployment.status.clone().unwrap_or_default(), "Progressing").is_some();
         let mut changed = (**new).clone();
         if sets::annotate(&mut changed, deployment, Some(latest), bounds) {
             let written = context.replace(&context.caches.replica_sets, &changed).await;
@@ -137,15 +139,14 @@ async fn ensure_new(
             // Somebody else's set has our name: the next one is made with another.
             let count = deployment.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0) + 1;
             let patch = json!({"status": {"collisionCount": count}});
-            let written = context.merge_status(&context.caches.deployments, deployment.as_ref(), &patch).await;
+            let written =
+                context.merge_status(&context.caches.deployments, deployment.as_ref(), &patch).await;
             sweep.note("counting a name collision", written);
             News::None
         }
         Err(error) => {
             let message = format!("Failed to create new replica set: {}", says(&error));
-            context
-                .event(NAME, deployment.as_ref(), Level::Warning, "ReplicaSetCreateError", &message)
-                .await;
+            context.event(NAME, deployment.as_ref(), Level::Warning, "ReplicaSetCreateError", &message).await;
             let news = News::FailedToCreate(says(&error));
             sweep.note::<()>("creating a replica set", Err(error));
             news

@@ -121,12 +121,21 @@ fn shrink_old(bounds: Bounds, new: &Set, old: &[Set]) -> Vec<(usize, i32)> {
 }
 
 /// Old sets down to nothing, then the new one up: changes for a deployment that is recreated.
-pub(crate) fn recreate(bounds: Bounds, new: Option<&Set>, old: &[Set], old_pods_left: bool) -> Vec<(usize, i32)> {
-    let shrunk: Vec<(usize, i32)> = old.iter().filter(|set| set.replicas > 0).map(|set| (set.at, 0)).collect();
+pub(crate) fn recreate(
+    bounds: Bounds,
+    new: Option<&Set>,
+    old: &[Set],
+    old_pods_left: bool,
+) -> Vec<(usize, i32)> {
+    let shrunk: Vec<(usize, i32)> =
+        old.iter().filter(|set| set.replicas > 0).map(|set| (set.at, 0)).collect();
     if !shrunk.is_empty() || old_pods_left {
         return shrunk;
     }
-    new.filter(|set| set.replicas != bounds.replicas).map(|set| (set.at, bounds.replicas)).into_iter().collect()
+    new.filter(|set| set.replicas != bounds.replicas)
+        .map(|set| (set.at, bounds.replicas))
+        .into_iter()
+        .collect()
 }
 
 /// Whether a deployment was scaled since its sets were.
@@ -137,7 +146,12 @@ pub(crate) fn was_scaled(bounds: Bounds, all: &[Set]) -> bool {
 }
 
 /// Shares a change of scale among the sets in proportion to their size. `old` is ordered by age, oldest first.
-pub(crate) fn share(bounds: Bounds, status_replicas: i32, new: Option<&Set>, old: &[Set]) -> Vec<(usize, i32)> {
+pub(crate) fn share(
+    bounds: Bounds,
+    status_replicas: i32,
+    new: Option<&Set>,
+    old: &[Set],
+) -> Vec<(usize, i32)> {
     let active: Vec<&Set> = old.iter().chain(new).filter(|set| set.replicas > 0).collect();
     let only = match active.as_slice() {
         [] => new.or(old.last()),
@@ -246,7 +260,9 @@ mod tests {
 
     #[test]
     fn a_rolling_update_ends_and_keeps_its_bounds() {
-        for (replicas, surge, unavailable) in [(1, 1, 0), (1, 0, 1), (10, 3, 2), (10, 0, 1), (7, 1, 0), (5, 5, 5)] {
+        for (replicas, surge, unavailable) in
+            [(1, 1, 0), (1, 0, 1), (10, 3, 2), (10, 0, 1), (7, 1, 0), (5, 5, 5)]
+        {
             let limits = bounds(replicas, surge, unavailable);
             let mut new = set(0, 0, 0);
             let mut old = vec![set(1, replicas, replicas)];
@@ -277,7 +293,13 @@ mod tests {
     fn a_change_of_scale_is_shared_in_proportion() {
         for (name, limits, new, old, expected) in [
             ("only one set", bounds(5, 3, 2), Some(set(0, 10, 10)), vec![set(1, 0, 0)], vec![(0, 5)]),
-            ("no active set: the newest", bounds(5, 3, 2), Some(set(0, 0, 0)), vec![set(1, 0, 0)], vec![(0, 5)]),
+            (
+                "no active set: the newest",
+                bounds(5, 3, 2),
+                Some(set(0, 0, 0)),
+                vec![set(1, 0, 0)],
+                vec![(0, 5)],
+            ),
             // 13 of 13 grow to 26 of 26 in the middle of an update.
             ("growing", bounds(20, 6, 4), Some(set(0, 5, 0)), vec![set(1, 8, 8)], vec![(1, 16), (0, 10)]),
             ("shrinking", bounds(5, 2, 1), Some(set(0, 5, 0)), vec![set(1, 8, 8)], vec![(1, 4), (0, 3)]),

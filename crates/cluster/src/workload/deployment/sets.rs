@@ -130,7 +130,12 @@ pub(super) fn note_scale(set: &mut ReplicaSet, bounds: Bounds) -> bool {
 }
 
 /// Brings the new set's annotations up to date. True if something changed.
-pub(super) fn annotate(set: &mut ReplicaSet, deployment: &Deployment, latest: Option<i64>, bounds: Bounds) -> bool {
+pub(super) fn annotate(
+    set: &mut ReplicaSet,
+    deployment: &Deployment,
+    latest: Option<i64>,
+    bounds: Bounds,
+) -> bool {
     let before = revision(set);
     let notes = set.metadata.annotations.get_or_insert_default();
     let mut changed = false;
@@ -142,8 +147,10 @@ pub(super) fn annotate(set: &mut ReplicaSet, deployment: &Deployment, latest: Op
     if let Some(latest) = latest.filter(|latest| *latest > before) {
         changed |= put_note(notes, REVISION, latest.to_string());
         if before > 0 {
-            let mut history: Vec<String> =
-                notes.get(HISTORY).map(|text| text.split(',').map(str::to_owned).collect()).unwrap_or_default();
+            let mut history: Vec<String> = notes
+                .get(HISTORY)
+                .map(|text| text.split(',').map(str::to_owned).collect())
+                .unwrap_or_default();
             history.push(before.to_string());
             changed |= put_note(notes, HISTORY, history.join(","));
         }

@@ -19,7 +19,14 @@ pub(super) fn condition<'a>(status: &'a DeploymentStatus, kind: &str) -> Option<
     status.conditions.iter().flatten().find(|condition| condition.type_ == kind)
 }
 
-fn set_condition(status: &mut DeploymentStatus, kind: &str, state: &str, reason: &str, message: &str, now: Timestamp) {
+fn set_condition(
+    status: &mut DeploymentStatus,
+    kind: &str,
+    state: &str,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) {
     let old = condition(status, kind).cloned();
     if old.as_ref().is_some_and(|old| old.status == state && old.reason.as_deref() == Some(reason)) {
         return;
@@ -44,7 +51,13 @@ fn remove_condition(status: &mut DeploymentStatus, kind: &str) {
 }
 
 /// Counts and the Available condition.
-fn counts(deployment: &Deployment, bounds: Bounds, sets: &[Arc<ReplicaSet>], new: Option<&ReplicaSet>, now: Timestamp) -> DeploymentStatus {
+fn counts(
+    deployment: &Deployment,
+    bounds: Bounds,
+    sets: &[Arc<ReplicaSet>],
+    new: Option<&ReplicaSet>,
+    now: Timestamp,
+) -> DeploymentStatus {
     let sum = |of: &dyn Fn(&ReplicaSet) -> i32| sets.iter().map(|set| of(set)).sum::<i32>();
     let optional = |count: i32| (count > 0).then_some(count);
     let status_of = |set: &ReplicaSet| set.status.clone().unwrap_or_default();
@@ -80,7 +93,8 @@ pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) ->
 
 fn is_progressing(old: &DeploymentStatus, new: &DeploymentStatus) -> bool {
     let grew = |old: Option<i32>, new: Option<i32>| new.unwrap_or(0) > old.unwrap_or(0);
-    let outdated = |status: &DeploymentStatus| status.replicas.unwrap_or(0) - status.updated_replicas.unwrap_or(0);
+    let outdated =
+        |status: &DeploymentStatus| status.replicas.unwrap_or(0) - status.updated_replicas.unwrap_or(0);
     grew(old.updated_replicas, new.updated_replicas)
         || outdated(new) < outdated(old)
         || grew(old.ready_replicas, new.ready_replicas)
@@ -127,12 +141,26 @@ pub(super) fn compute(
     let reason = condition(&status, "Progressing").and_then(|one| one.reason.clone());
     if paused {
         if reason.as_deref() != Some("DeploymentPaused") {
-            set_condition(&mut status, "Progressing", "Unknown", "DeploymentPaused", "Deployment is paused", now);
+            set_condition(
+                &mut status,
+                "Progressing",
+                "Unknown",
+                "DeploymentPaused",
+                "Deployment is paused",
+                now,
+            );
         }
         return status;
     }
     if reason.as_deref() == Some("DeploymentPaused") {
-        set_condition(&mut status, "Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed", now);
+        set_condition(
+            &mut status,
+            "Progressing",
+            "Unknown",
+            "DeploymentResumed",
+            "Deployment is resumed",
+            now,
+        );
     }
     match news {
         News::None => {}
@@ -188,7 +216,11 @@ fn replica_failure(sets: &[Arc<ReplicaSet>]) -> Option<(String, String, String)>
         .flat_map(|status| status.conditions.iter().flatten())
         .find(|condition| condition.type_ == "ReplicaFailure")
         .map(|one| {
-            (one.status.clone(), one.reason.clone().unwrap_or_default(), one.message.clone().unwrap_or_default())
+            (
+                one.status.clone(),
+                one.reason.clone().unwrap_or_default(),
+                one.message.clone().unwrap_or_default(),
+            )
         })
 }
 
@@ -240,8 +272,18 @@ mod tests {
         let late = "2026-01-01T00:01:00Z";
         for (status, set, now, expected) in [
             (json!({}), set(1, 0), early, (unavailable.clone(), "True ReplicaSetUpdated".to_owned())),
-            (progressing.clone(), set(2, 0), early, (unavailable.clone(), "True ReplicaSetUpdated".to_owned())),
-            (progressing.clone(), set(2, 0), late, (unavailable, "False ProgressDeadlineExceeded".to_owned())),
+            (
+                progressing.clone(),
+                set(2, 0),
+                early,
+                (unavailable.clone(), "True ReplicaSetUpdated".to_owned()),
+            ),
+            (
+                progressing.clone(),
+                set(2, 0),
+                late,
+                (unavailable, "False ProgressDeadlineExceeded".to_owned()),
+            ),
             (progressing, set(2, 2), late, (available, "True NewReplicaSetAvailable".to_owned())),
         ] {
             assert_eq!(said(&deployment(&status), &set, now), expected, "{status} at {now}");
