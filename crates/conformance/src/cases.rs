@@ -11,17 +11,24 @@ macro_rules! area {
 
 mod bodies;
 mod create;
+mod custom;
+mod definitions;
 mod delete;
 mod discovery;
 mod dry_run;
 mod fixtures;
 mod history;
+mod kinds;
+mod meta;
 mod patch;
+mod pods;
+mod rbac;
 mod read;
 mod selectors;
 mod tables;
 mod update;
 mod watch;
+mod workloads;
 
 pub(crate) fn all() -> Vec<crate::Case> {
     let areas = [
@@ -36,6 +43,13 @@ pub(crate) fn all() -> Vec<crate::Case> {
         dry_run::cases,
         discovery::cases,
         bodies::cases,
+        definitions::cases,
+        custom::cases,
+        pods::cases,
+        kinds::cases,
+        rbac::cases,
+        workloads::cases,
+        meta::cases,
         history::cases,
     ];
     areas.into_iter().flat_map(|cases| cases()).collect()
