@@ -430,7 +430,11 @@ async fn storage_class_is_immutable(c: Ctx) -> Outcome {
     let reply = c.merge_patch(&path, &json!({"reclaimPolicy": "Retain"})).await?;
     reply.refused_about(422, "Invalid", "reclaimPolicy: Invalid value: \"Retain\": field is immutable")?;
     let reply = c.merge_patch(&path, &json!({"provisioner": "other.example.com"})).await?;
-    reply.refused_about(422, "Invalid", "provisioner: Invalid value: \"other.example.com\": field is immutable")?;
+    reply.refused_about(
+        422,
+        "Invalid",
+        "provisioner: Invalid value: \"other.example.com\": field is immutable",
+    )?;
     c.merge_patch(&path, &json!({"allowVolumeExpansion": true}))
         .await?
         .ok(200)?
