@@ -29,6 +29,10 @@ fn sign(key: &[u8; 32], message: &[u8]) -> [u8; 32] {
 
 /// Fills in the status of a `TokenRequest` for this account.
 pub(crate) fn issue(core: &Core, account: &Value, request: &mut Value) -> Result<(), ApiError> {
+    let spec = &request["spec"];
+    if !request.is_object() || !(spec.is_object() || spec.is_null()) {
+        return Err(ApiError::bad_request("a TokenRequest is an object, and so is its spec"));
+    }
     let seconds = match &request["spec"]["expirationSeconds"] {
         Value::Null => 3600,
         wish => wish.as_i64().unwrap_or_default(),

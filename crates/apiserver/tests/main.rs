@@ -4,8 +4,12 @@
 mod basics;
 #[path = "main/conformance.rs"]
 mod conformance;
+#[path = "main/generated_requests.rs"]
+mod generated_requests;
 #[path = "main/kit.rs"]
 mod kit;
+#[path = "main/noise.rs"]
+mod noise;
 #[path = "main/open.rs"]
 mod open;
 #[path = "main/serving.rs"]

@@ -84,5 +84,12 @@ pub(super) fn yaml(body: &[u8]) -> Result<Value, ApiError> {
         ApiError::bad_request(format!("error converting YAML to JSON: {error}"))
     };
     let text = std::str::from_utf8(body).map_err(|error| wrong(&error))?;
-    serde_saphyr::from_str(text).map_err(|error| wrong(&error))
+    serde_saphyr::from_str_with_options(text, yaml_options()).map_err(|error| wrong(&error))
+}
+
+/// Anchors are for people who repeat a few lines, not for a body that grows a thousandfold when it is read.
+fn yaml_options() -> serde_saphyr::Options {
+    let mut options = serde_saphyr::Options::default();
+    options.alias_limits.max_total_replayed_events = 10_000;
+    options
 }

@@ -167,10 +167,15 @@ pub(crate) async fn with_token(core: Arc<Core>, request: Request<Body>) -> Respo
 
 /// Answers one request of a known user.
 pub(crate) async fn handle(core: Arc<Core>, user: Arc<User>, request: Request<Body>) -> Response<Body> {
-    match route(core, user, request).await {
+    let head_only = request.method() == Method::HEAD;
+    let mut response = match route(core, user, request).await {
         Ok(response) => response,
         Err(error) => refusal(&error),
+    };
+    if head_only {
+        *response.body_mut() = transport::empty();
     }
+    response
 }
 
 async fn route(core: Arc<Core>, user: Arc<User>, request: Request<Body>) -> Result<Response<Body>, ApiError> {
