@@ -1,4 +1,5 @@
 //! The toolkit at work: against the embedded API server, under paused time.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "in a test a panic is the report")]
 
 #[path = "main/determinism.rs"]
 mod determinism;
