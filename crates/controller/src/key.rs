@@ -24,13 +24,14 @@ impl Key {
         }
     }
 
-    /// The span every line about this object is written in.
+    /// The span every line about this object is written in. The name is in the field `object`: in JSON `name`
+    /// is the span's own.
     pub fn span(&self, attempt: u32) -> tracing::Span {
         tracing::info_span!(
             "reconcile",
             kind = %self.kind,
             namespace = %self.namespace,
-            name = %self.name,
+            object = %self.name,
             attempt,
         )
     }

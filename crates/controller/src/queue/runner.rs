@@ -128,6 +128,8 @@ impl Queue {
     ///
     /// The runs are tasks of this future: dropping it ends them at once.
     pub async fn run(&self, reconciler: Arc<dyn Reconciler>, stop: CancellationToken) -> Drained {
+        // What a dropped loop left behind does not run any more.
+        self.state().running.clear();
         let mut schedule = Schedule::default();
         let mut tasks = JoinSet::new();
         loop {

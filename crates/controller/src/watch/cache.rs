@@ -32,7 +32,8 @@ pub enum Change<K> {
     Deleted {
         last: Arc<K>,
     },
-    /// It is there but cannot be understood.
+    /// It changed but cannot be understood, or it is gone and never was. [`Cache::malformed`] has it while it
+    /// is there.
     Malformed {
         key: Key,
     },

@@ -331,7 +331,7 @@ where
     fn tell(&self, changes: impl IntoIterator<Item = Change<K>>) {
         for change in changes {
             if let Change::Malformed { key } = &change {
-                tracing::error!(%key, "an object cannot be understood and is left as it was");
+                tracing::error!(%key, "a change of an object cannot be understood");
             }
             for handler in &self.handlers {
                 handler(&change);

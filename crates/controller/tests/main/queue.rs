@@ -72,6 +72,7 @@ impl Reconciler for Scripted {
         let name = run.key.name;
         let plan = self.plans.get(name.as_str()).copied().unwrap_or_default();
         self.write(&format!("{name}#{}", run.attempts));
+        tracing::info!("at work");
         if !plan.takes.is_zero() {
             let _dropped = CountDrop(self.dropped.clone());
             pass(plan.takes).await;
@@ -261,4 +262,48 @@ async fn a_stuck_run_is_seen() {
     assert_eq!(running.queue.stuck(), [(key("slow"), SECOND * 31)]);
     pass(SECOND * 60).await;
     assert_eq!(running.queue.stuck(), []);
+}
+
+/// Where log lines go to be looked at.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_line_of_a_run_names_its_object() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber =
+        tracing_subscriber::fmt().json().without_time().with_writer(move || writer.clone()).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let reconciler = Scripted::new([("a", Plan { takes: SECOND, end: End::Fail })]);
+    let running = start(&reconciler);
+    running.queue.wake(key("a"));
+    running.queue.wake(key("b"));
+    pass(SECOND * 3).await;
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let messages: Vec<(String, String)> = text
+        .lines()
+        .map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(
+                (&line["span"]["kind"], &line["span"]["namespace"]),
+                (&"Thing".into(), &"default".into())
+            );
+            let part = |part: &serde_json::Value| part.as_str().unwrap().to_owned();
+            (part(&line["span"]["object"]), part(&line["fields"]["message"]))
+        })
+        .collect();
+    let expected = [("a", "at work"), ("b", "at work"), ("a", "could not reconcile"), ("a", "at work")];
+    assert_eq!(messages, expected.map(|(name, message)| (name.to_owned(), message.to_owned())));
 }
