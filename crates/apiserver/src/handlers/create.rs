@@ -170,6 +170,9 @@ pub(crate) fn create_object(
         if resource.namespaced { json!(target.namespace) } else { Value::Null },
     );
     Rules::of(resource, &target.version).kind().default(&mut object);
+    // Nobody owns what the server adds from here on.
+    rules::complete(resource, &target.api_version(), &mut object);
+    rules::record_manager(exchange, None, &mut object);
     object::set(&mut object, "creationTimestamp", json!(object::seconds(exchange.core.clock.now())));
     let base = object::text(&object, "generateName").to_owned();
     if !object::name(&object).is_empty() || base.is_empty() {
@@ -210,7 +213,6 @@ fn insert(exchange: &Exchange<'_>, mut object: Value, dry_run: bool) -> Result<A
     object::set(&mut object, "generation", generation);
     object::tidy(&mut object);
     rules::complete(resource, &target.api_version(), &mut object);
-    rules::record_manager(exchange, None, &mut object);
     let object = &mut object;
     let name = object::name(object).to_owned();
     let rule = metadata::name_rule(resource.group(), resource.name());

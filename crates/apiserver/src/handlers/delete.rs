@@ -15,6 +15,7 @@ use crate::{
     field::{Fault, FieldError},
     object, query,
     store::{Clash, Key, Stored},
+    types,
 };
 use bytes::Bytes;
 use hostler_base::transport::Body;
@@ -25,6 +26,17 @@ use std::sync::Arc;
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
+
+/// The options as their type reads them.
+fn typed(body: Value) -> Result<Value, ApiError> {
+    let Some(ty) = types::kind("v1", "DeleteOptions") else { return Ok(body) };
+    let decoded = types::decode(ty, body).map_err(|error| {
+        // The kind is not at stake here, so a real server does not speak of it.
+        let mark = " cannot be handled as a DeleteOptions: ";
+        error.message.split_once(mark).map_or_else(|| error.clone(), |(_, why)| ApiError::bad_request(why))
+    })?;
+    Ok(decoded.object)
+}
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeleteOptions {
@@ -55,7 +67,7 @@ impl DeleteOptions {
                 ..Self::default()
             }
         } else {
-            Self::from_body(&body::decode(exchange.headers, "DeleteOptions", bytes)?)?
+            Self::from_body(&typed(body::decode(exchange.headers, "DeleteOptions", bytes)?)?)?
         };
         options.check()?;
         Ok(options)
