@@ -5,6 +5,8 @@
 mod namespaces;
 mod pods;
 mod storage;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     contract::{Attributes, Context},

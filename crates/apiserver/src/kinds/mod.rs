@@ -9,6 +9,8 @@ mod event;
 mod fields;
 mod jobs;
 pub(crate) mod json;
+#[cfg(test)]
+mod life_tests;
 pub mod metadata;
 pub mod names;
 mod namespace;
@@ -27,6 +29,8 @@ mod scale;
 mod scheduling_validation;
 mod selector;
 mod service;
+#[cfg(test)]
+mod shape_tests;
 mod storage;
 mod volume_validation;
 mod workloads;
