@@ -12,6 +12,7 @@ macro_rules! area {
 mod bodies;
 mod create;
 mod custom;
+mod custom_subresources;
 mod definitions;
 mod delete;
 mod discovery;
@@ -45,6 +46,7 @@ pub(crate) fn all() -> Vec<crate::Case> {
         bodies::cases,
         definitions::cases,
         custom::cases,
+        custom_subresources::cases,
         pods::cases,
         kinds::cases,
         rbac::cases,

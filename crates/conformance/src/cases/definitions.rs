@@ -234,7 +234,8 @@ fn two_versions(ns: &str) -> Value {
     let mut older = definition["spec"]["versions"][0].clone();
     older["name"] = json!("v1beta1");
     older["storage"] = json!(false);
-    definition["spec"]["versions"].as_array_mut().map(|versions| versions.insert(0, older));
+    let newer = definition["spec"]["versions"][0].clone();
+    definition["spec"]["versions"] = json!([older, newer]);
     definition
 }
 

@@ -80,7 +80,7 @@ async fn unset_begins_with_what_is_there(c: Ctx) -> Outcome {
         c.create(&c.core("secrets"), &secret(name)).await?;
     }
     let mut watch = c.watch(&c.core("secrets")).await?;
-    let mut seen = vec![watch.next().await?, watch.next().await?];
+    let mut seen = [watch.next().await?, watch.next().await?];
     seen.sort_by_key(|event| event.text("/object/metadata/name"));
     seen[0].is("/type", "ADDED")?;
     seen[0].is("/object/metadata/name", "a")?;
