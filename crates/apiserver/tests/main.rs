@@ -1,4 +1,5 @@
 //! The server as its clients see it.
+#![allow(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 
 #[path = "main/basics.rs"]
 mod basics;

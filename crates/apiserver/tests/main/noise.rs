@@ -3,6 +3,7 @@
 use crate::generated_requests::Offer;
 use hostler_base::Chance;
 use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
 
 pub(crate) struct Prepared {
     pub(crate) method: String,
@@ -429,7 +430,7 @@ impl Noise {
         let mut text = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n".to_owned();
         for level in 1..self.chance.below(12) {
             let before = format!("*a{}", level - 1);
-            text.push_str(&format!("a{level}: &a{level} [{}]\n", vec![before; 9].join(",")));
+            let _ = writeln!(text, "a{level}: &a{level} [{}]", vec![before; 9].join(","));
         }
         text.push_str("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bomb}\n");
         text.into_bytes()
