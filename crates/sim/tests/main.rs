@@ -12,5 +12,7 @@ mod hollow;
 mod incarnations;
 #[path = "main/repeatable.rs"]
 mod repeatable;
+#[path = "main/start.rs"]
+mod start;
 #[path = "main/sweeps.rs"]
 mod sweeps;
