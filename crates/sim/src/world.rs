@@ -150,6 +150,14 @@ impl World {
         nodes
     }
 
+    /// Starts what a cluster does by itself; not to be used beside a real control plane.
+    pub fn start_cluster(&mut self, options: hostler_cluster::Options) {
+        let client = self.client_of("cluster");
+        let (clock, chance) = (self.clock.clone(), self.chance.split("cluster"));
+        let run = hostler_cluster::run(client, clock, chance, options, self.shutdown.clone());
+        self.tasks.spawn(async move { run.await.map_err(|error| error.to_string()) });
+    }
+
     /// Looks at the world after every call. Worlds in real time are not observed.
     pub fn observe(&self, observer: Observer) {
         if let Some(wire) = &self.wire {

@@ -16,3 +16,5 @@ mod repeatable;
 mod start;
 #[path = "main/sweeps.rs"]
 mod sweeps;
+#[path = "main/town.rs"]
+mod town;

@@ -39,6 +39,10 @@ async fn story(world: &mut World, configs: &Api<ConfigMap>, cloud: &TinyCloud) -
     let config = user.create(&PostParams::default(), &config).await.map_err(|error| error.to_string())?;
     let owner = config.uid().unwrap_or_default();
     let provided = async || {
+        // The cloud is asked first, because that costs nothing.
+        if !cloud.live().iter().any(|thing| thing.owner == owner) {
+            return false;
+        }
         let written = configs.get_opt(CONFIG).await.ok().flatten();
         let id = written.and_then(|config| config.annotations().get(THING).cloned());
         cloud.live().iter().any(|thing| thing.owner == owner && Some(&thing.id) == id.as_ref())
@@ -51,8 +55,8 @@ async fn story(world: &mut World, configs: &Api<ConfigMap>, cloud: &TinyCloud) -
     }
     user.delete(CONFIG, &DeleteParams::default()).await.map_err(|error| error.to_string())?;
     let removed = async || {
-        let gone = matches!(configs.get_opt(CONFIG).await, Ok(None));
-        gone && cloud.live().iter().all(|thing| thing.owner == FOREIGN_OWNER)
+        cloud.live().iter().all(|thing| thing.owner == FOREIGN_OWNER)
+            && matches!(configs.get_opt(CONFIG).await, Ok(None))
     };
     world.run_until("the ConfigMap and its thing are gone", LIMIT, removed).await?;
     world.run_for(Duration::from_secs(40)).await;
