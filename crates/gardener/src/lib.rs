@@ -3,3 +3,6 @@
 
 pub mod api;
 pub mod life;
+mod machine;
+
+pub use machine::{Parts, run};

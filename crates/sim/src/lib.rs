@@ -9,6 +9,7 @@
 pub mod boundaries;
 pub mod hollow;
 pub mod incarnation;
+pub mod stackit;
 pub mod sweep;
 pub mod wire;
 mod world;

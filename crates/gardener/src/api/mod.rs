@@ -10,13 +10,33 @@ pub use machine::{
     NodeTemplateSpec, OperationState, OperationType, Phase,
 };
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
+};
 use kube::CustomResourceExt;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 /// The CRDs of this group that Hostler brings itself, for clusters where Gardener has not installed them.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    vec![Machine::crd(), MachineClass::crd()]
+    let mut crds = vec![Machine::crd(), MachineClass::crd()];
+    for version in crds.iter_mut().flat_map(|crd| &mut crd.spec.versions) {
+        if let Some(schema) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {
+            without_defaults(schema);
+        }
+    }
+    crds
+}
+
+/// Takes out the defaults that come with Rust's: Gardener's definitions have none, so an object stays as it
+/// was written.
+fn without_defaults(schema: &mut JSONSchemaProps) {
+    schema.default = None;
+    schema.properties.iter_mut().flatten().for_each(|(_, property)| without_defaults(property));
+    match &mut schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(item)) => without_defaults(item),
+        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(without_defaults),
+        None => {}
+    }
 }
 
 /// An object whose fields are kept whatever they are.
@@ -24,7 +44,6 @@ fn open_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// A whole number with the format an API server knows.
 fn date_time(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "date-time"})
 }
@@ -57,6 +76,12 @@ mod tests {
         );
         assert!(crds[0].spec.versions[0].subresources.as_ref().is_some_and(|sub| sub.status.is_some()));
         assert!(crds[1].spec.versions[0].subresources.is_none());
+    }
+
+    #[test]
+    fn objects_stay_as_they_were_written() {
+        let text = serde_json::to_string(&crds()).unwrap();
+        assert!(!text.contains("\"default\":"), "{text}");
     }
 
     #[test]

@@ -106,16 +106,16 @@ fn is_there(server: &Server) -> bool {
 fn start_up(seen: &Observed, id: &ProviderId) -> Step {
     let Some(asked) = &seen.sightings.asked else { return Step::Ask(id.clone()) };
     let Some(server) = asked.found.machines().first() else {
-        let failure = Failure::new(Code::NotFound, format!("the server {id} is not there any more"));
-        return creation_failed(seen, Operation::Create, &failure);
+        return creation_failed(seen, Operation::Create, &gone(id));
     };
     match &server.state {
         State::Failed { message } => {
             let failure = Failure::new(Code::Internal, format!("the server {id} failed: {message}"));
             creation_failed(seen, Operation::Create, &failure)
         }
+        State::Deleted => creation_failed(seen, Operation::Create, &gone(id)),
         State::Running if !seen.sightings.settled => Step::Settle(Box::new(server.clone())),
-        _ => Step::WriteStatus(StatusChange {
+        State::Running => Step::WriteStatus(StatusChange {
             phase: Some(Phase::Pending),
             timeout_active: true,
             description: "Creating machine on cloud provider".to_owned(),
@@ -123,11 +123,30 @@ fn start_up(seen: &Observed, id: &ProviderId) -> Step {
             state: OperationState::Processing,
             operation: OperationType::Create,
         }),
+        State::Pending | State::Stopped | State::Deleting | State::Unrecognised => {
+            let message = format!("the server {id} is {}, waiting until it runs", server.raw_state);
+            if is_overdue(seen) {
+                return creation_failed(
+                    seen,
+                    Operation::Create,
+                    &Failure::new(Code::DeadlineExceeded, message),
+                );
+            }
+            Step::Wait { reason: "ServerStarting", message, again: LOOK_AGAIN }
+        }
     }
 }
 
+fn gone(id: &ProviderId) -> Failure {
+    Failure::new(Code::NotFound, format!("the server {id} is not there any more"))
+}
+
+fn is_overdue(seen: &Observed) -> bool {
+    seen.now.duration_since(seen.created_at) > seen.creation_timeout
+}
+
 fn creation_failed(seen: &Observed, operation: Operation, failure: &Failure) -> Step {
-    let overdue = seen.now.duration_since(seen.created_at) > seen.creation_timeout;
+    let overdue = is_overdue(seen);
     // A machine that has been up is not called a failed creation because the cloud does not answer.
     let phase = match seen.phase {
         Phase::Empty | Phase::CrashLoopBackOff | Phase::Failed if overdue => Phase::Failed,

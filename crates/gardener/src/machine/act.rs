@@ -1,0 +1,252 @@
+//! Carries out one step. Every write of a Machine has its version as precondition, so what was decided on an
+//! older one is refused and decided anew.
+
+use super::{AttemptMark, Machine, MachineController, Means, Memory, Next, Tried};
+use crate::{
+    api::names,
+    life::{StatusChange, Step},
+};
+use hostler_controller::{EventKind, Outcome, Trouble};
+use hostler_driver::{Attempt, Code, Deletion, Failure, ProviderId, Settled};
+use k8s_openapi::{
+    api::core::v1::{Node, NodeAddress, Pod},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, EvictParams, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+use std::time::Duration;
+
+/// How long a deletion that was ordered is left alone when nothing wakes the machine earlier.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// What marks are made of: a label value may hold these.
+const MARK_ALPHABET: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+
+impl MachineController {
+    pub(super) async fn act(
+        &self,
+        machine: Box<Machine>,
+        step: Step,
+        memory: &mut Memory,
+        means: Result<Means, Failure>,
+    ) -> Result<Next, Trouble> {
+        match step {
+            Step::AddFinalizer => {
+                let add = |machine: &mut Machine| machine.finalizers_mut().push(names::FINALIZER.to_owned());
+                self.write(machine, add).await
+            }
+            Step::MarkAttempt => {
+                let mark = AttemptMark {
+                    attempt: Attempt(self.chance.text(MARK_ALPHABET, 10)),
+                    at: self.clock.now(),
+                };
+                memory.attempt_unsent = true;
+                memory.sightings.listed = None;
+                self.write(machine, |machine| {
+                    machine.annotations_mut().insert(names::ATTEMPT_ANNOTATION.to_owned(), mark.render());
+                })
+                .await
+            }
+            Step::Adopt(id) => {
+                let node = machine.name_any();
+                *memory = Memory::default();
+                self.write(machine, move |machine| {
+                    machine.spec.provider_id = id.to_string();
+                    machine.annotations_mut().remove(names::ATTEMPT_ANNOTATION);
+                    let priority = machine.annotations_mut().entry(names::PRIORITY_ANNOTATION.to_owned());
+                    priority.or_insert_with(|| names::DEFAULT_PRIORITY.to_owned());
+                    machine.labels_mut().insert(names::NODE_LABEL.to_owned(), node);
+                })
+                .await
+            }
+            Step::RemoveFinalizer => {
+                let written = self.write(machine, |machine| {
+                    machine.finalizers_mut().retain(|finalizer| finalizer != names::FINALIZER);
+                });
+                written.await?;
+                Ok(Next::End(Outcome::Done))
+            }
+            Step::WriteStatus(change) => self.write_status(machine, change, memory).await,
+            Step::Cordon | Step::Evict { .. } | Step::DeleteNode => {
+                self.act_on_node(&machine, step, memory).await?;
+                Ok(Next::Again(machine))
+            }
+            Step::Ask(_) | Step::List | Step::Create | Step::Settle(_) | Step::DeleteServer(_) => {
+                self.act_in_cloud(machine, step, memory, means).await
+            }
+            Step::Wait { reason, again, .. } => Ok(Next::End(Outcome::Wait { reason, check: Some(again) })),
+            Step::Done => Ok(Next::End(Outcome::Done)),
+        }
+    }
+
+    fn machines(&self, machine: &Machine) -> Api<Machine> {
+        Api::namespaced(self.control.clone(), &machine.namespace().unwrap_or_default())
+    }
+
+    async fn write(
+        &self,
+        mut machine: Box<Machine>,
+        change: impl FnOnce(&mut Machine),
+    ) -> Result<Next, Trouble> {
+        change(&mut machine);
+        let api = self.machines(&machine);
+        let written = api.replace(&machine.name_any(), &PostParams::default(), &machine).await?;
+        Ok(Next::Again(Box::new(written)))
+    }
+
+    async fn write_status(
+        &self,
+        mut machine: Box<Machine>,
+        change: StatusChange,
+        memory: &Memory,
+    ) -> Result<Next, Trouble> {
+        let now = Time(self.clock.now());
+        let mut status = machine.status.take().unwrap_or_default();
+        if let Some(phase) = change.phase {
+            status.current_status.phase = phase;
+            status.current_status.timeout_active = change.timeout_active;
+            status.current_status.last_update_time = Some(now.clone());
+        }
+        status.last_operation.description.clone_from(&change.description);
+        status.last_operation.error_code =
+            change.error_code.and_then(Code::name).map(str::to_owned).unwrap_or_default();
+        status.last_operation.state = Some(change.state);
+        status.last_operation.operation = Some(change.operation);
+        status.last_operation.last_update_time = Some(now);
+        let seen = memory.sightings.asked.iter().flat_map(|finding| finding.found.machines());
+        for address in seen.flat_map(|server| &server.addresses) {
+            let address = NodeAddress { type_: address.kind.to_string(), address: address.address.clone() };
+            if !status.addresses.contains(&address) {
+                status.addresses.push(address);
+            }
+        }
+        machine.status = Some(status);
+        if change.error_code.is_some() {
+            self.event(&machine, EventKind::Warning, "CloudFailure", &change.description);
+        }
+        let api = self.machines(&machine);
+        let written = api.replace_status(&machine.name_any(), &PostParams::default(), &machine).await?;
+        Ok(Next::Again(Box::new(written)))
+    }
+
+    async fn act_on_node(&self, machine: &Machine, step: Step, memory: &mut Memory) -> Result<(), Trouble> {
+        let Some(node) = self.node(machine) else { return Ok(()) };
+        let nodes: Api<Node> = Api::all(self.target.clone());
+        match step {
+            Step::Cordon => {
+                let cordon = Patch::Merge(json!({"spec": {"unschedulable": true}}));
+                absent_is_fine(nodes.patch(&node.name_any(), &PatchParams::default(), &cordon).await)?;
+                memory.cordoned = true;
+            }
+            Step::DeleteNode => {
+                let same = DeleteParams::default()
+                    .preconditions(kube::api::Preconditions { uid: node.uid(), resource_version: None });
+                absent_is_fine(nodes.delete(&node.name_any(), &same).await)?;
+                memory.node_deleted = true;
+            }
+            Step::Evict { namespace, name } => {
+                let pods: Api<Pod> = Api::namespaced(self.target.clone(), &namespace);
+                let key = (namespace, name.clone());
+                match pods.evict(&name, &EvictParams::default()).await {
+                    Ok(_) => drop(memory.leaving.insert(key)),
+                    Err(kube::Error::Api(status)) if status.code == 404 => drop(memory.leaving.insert(key)),
+                    // A budget says not now; the other pods are asked all the same.
+                    Err(kube::Error::Api(status)) if status.code == 429 => drop(memory.held_back.insert(key)),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn act_in_cloud(
+        &self,
+        machine: Box<Machine>,
+        step: Step,
+        memory: &mut Memory,
+        means: Result<Means, Failure>,
+    ) -> Result<Next, Trouble> {
+        // Without means nothing of this is ever decided.
+        let Means { driver, order } = means.map_err(Trouble::new)?;
+        let mut end = None;
+        let (tried, result) = match step {
+            Step::Ask(id) => {
+                let finding = driver.find(&order.identity, Some(&id)).await;
+                (Tried::Look, finding.map(|finding| memory.sightings.asked = Some(finding)))
+            }
+            Step::List => {
+                let finding = driver.find(&order.identity, None).await;
+                (Tried::Look, finding.map(|finding| memory.sightings.listed = Some(finding)))
+            }
+            Step::Create => {
+                memory.attempt_unsent = false;
+                let created = driver.create(&order).await;
+                if let Ok(server) = &created {
+                    let message = format!("ordered the server {}", server.provider_id);
+                    self.event(&machine, EventKind::Normal, "ServerOrdered", &message);
+                }
+                (Tried::Create, created.map(|server| memory.sightings.created = Some(Box::new(server))))
+            }
+            Step::Settle(server) => {
+                let settled = driver.settle(&order, &server).await;
+                let result = settled.map(|settled| match settled {
+                    Settled::Done(_) => memory.sightings.settled = true,
+                    Settled::Did(what) => {
+                        tracing::info!(what, "settled a part");
+                        memory.sightings.asked = None;
+                    }
+                    Settled::Waiting(what) => {
+                        tracing::info!(what, "settling has to wait");
+                        end = Some(Outcome::Wait { reason: "Settling", check: Some(Duration::from_secs(5)) });
+                    }
+                });
+                (Tried::Settle, result)
+            }
+            Step::DeleteServer(id) => {
+                let deletion = self.delete_server(&machine, &*driver, &order.identity, &id).await;
+                let result = deletion.map(|deletion| match deletion {
+                    Deletion::Ordered => {
+                        end = Some(Outcome::Wait { reason: "ServerDeleting", check: Some(LOOK_AGAIN) });
+                    }
+                    Deletion::Absent(_) => memory.sightings = super::Sightings::default(),
+                });
+                (Tried::Delete, result)
+            }
+            _ => return Ok(Next::Again(machine)),
+        };
+        if let Err(failure) = result {
+            tracing::warn!(%failure, ?tried, "the cloud did not do it");
+            memory.sightings = super::Sightings::default();
+            memory.attempt_unsent = false;
+            memory.failure = Some((tried, failure));
+        }
+        Ok(end.map_or(Next::Again(machine), Next::End))
+    }
+
+    async fn delete_server(
+        &self,
+        machine: &Machine,
+        driver: &dyn hostler_driver::Driver,
+        identity: &hostler_driver::Identity,
+        id: &ProviderId,
+    ) -> Result<Deletion, Failure> {
+        let deletion = driver.delete(identity, id).await?;
+        self.event(
+            machine,
+            EventKind::Normal,
+            "ServerDeletionOrdered",
+            &format!("ordered the deletion of {id}"),
+        );
+        Ok(deletion)
+    }
+}
+
+fn absent_is_fine<T>(result: Result<T, kube::Error>) -> Result<(), kube::Error> {
+    match result {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        other => other.map(drop),
+    }
+}

@@ -1,0 +1,153 @@
+//! The controller of Machines: observes, lets [`crate::life::decide`] decide, and carries the step out.
+
+mod act;
+mod observe;
+mod setup;
+
+use crate::{
+    api::{Machine, MachineClass},
+    life::{AttemptMark, Observed, Sightings, Step, Tried, decide},
+};
+use async_trait::async_trait;
+use hostler_base::{Chance, Clock};
+use hostler_controller::{
+    Cache, EventKind, Key, Lane, Outcome, Queue, QueueOptions, Reconciler, Recorder, Run, Trouble, Wait,
+};
+use hostler_driver::{Driver, DriverFactory, Failure, Identity, Order};
+use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, Secret};
+use kube::{Client, Resource, ResourceExt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::sync::mpsc;
+
+pub use setup::{Parts, run};
+
+/// A run that has taken so many steps gives others a turn.
+const STEPS_PER_RUN: usize = 24;
+const CREATE: Lane = Lane { name: "create", workers: 50 };
+const DELETE: Lane = Lane { name: "delete", workers: 50 };
+
+/// What the controller looks at without asking.
+struct Caches {
+    machines: Cache<Machine>,
+    classes: Cache<MachineClass>,
+    secrets: Cache<Secret>,
+    nodes: Cache<Node>,
+    pods: Cache<Pod>,
+}
+
+struct MachineController {
+    control: Client,
+    target: Client,
+    drivers: Arc<dyn DriverFactory>,
+    caches: Caches,
+    clock: Clock,
+    chance: Chance,
+    recorder: Recorder,
+    /// Drivers whose changes nobody listens to yet.
+    new_drivers: mpsc::UnboundedSender<Arc<dyn Driver>>,
+    /// What each machine waits for, so that it is told once.
+    waits: Mutex<BTreeMap<Key, Wait>>,
+}
+
+/// What one run knows besides what is written down.
+#[derive(Default)]
+struct Memory {
+    attempt_unsent: bool,
+    sightings: Sightings,
+    failure: Option<(Tried, Failure)>,
+    held_back: BTreeSet<(String, String)>,
+    leaving: BTreeSet<(String, String)>,
+    /// The caches do not show these yet.
+    cordoned: bool,
+    node_deleted: bool,
+}
+
+/// What is needed to act in the cloud for one machine.
+struct Means {
+    driver: Arc<dyn Driver>,
+    order: Order,
+}
+
+/// What a step led to.
+enum Next {
+    /// Go on with this object.
+    Again(Box<Machine>),
+    End(Outcome),
+}
+
+#[async_trait]
+impl Reconciler for MachineController {
+    fn lane(&self, key: &Key) -> Lane {
+        let machine = self.caches.machines.get(key);
+        if machine.is_some_and(|machine| machine.meta().deletion_timestamp.is_some()) {
+            DELETE
+        } else {
+            CREATE
+        }
+    }
+
+    async fn reconcile(&self, run: Run) -> Result<Outcome, Trouble> {
+        let Some(machine) = self.caches.machines.get(&run.key) else {
+            self.forget(&run.key);
+            return Ok(Outcome::Done);
+        };
+        let mut machine = Box::new(Machine::clone(&machine));
+        let mut memory = Memory::default();
+        for _ in 0..STEPS_PER_RUN {
+            let means = self.means(&machine, &memory);
+            let seen = self.observe(&machine, &memory, &means);
+            let step = decide(&seen);
+            tracing::debug!(?step, "decided");
+            self.tell(&run.key, &machine, &step);
+            match self.act(machine, step, &mut memory, means).await? {
+                Next::Again(returned) => machine = returned,
+                Next::End(outcome) => return Ok(outcome),
+            }
+        }
+        Ok(Outcome::After(Duration::ZERO))
+    }
+}
+
+impl MachineController {
+    /// Says in an event what is waited for, once per reason.
+    fn tell(&self, key: &Key, machine: &Machine, step: &Step) {
+        let Step::Wait { reason, message, .. } = step else {
+            if !matches!(step, Step::Ask(_) | Step::List) {
+                self.forget(key);
+            }
+            return;
+        };
+        let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        let previous = waits.get(key);
+        let wait = Wait::now(previous, *reason, message.clone(), self.clock.now());
+        if wait.differs(previous) {
+            self.event(machine, EventKind::Normal, reason, message);
+            waits.insert(key.clone(), wait);
+        }
+    }
+
+    fn forget(&self, key: &Key) {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+
+    fn event(&self, machine: &Machine, kind: EventKind, reason: &str, message: &str) {
+        let about = ObjectReference {
+            api_version: Some(Machine::api_version(&()).into_owned()),
+            kind: Some(Machine::kind(&()).into_owned()),
+            namespace: machine.namespace(),
+            name: Some(machine.name_any()),
+            uid: machine.uid(),
+            ..ObjectReference::default()
+        };
+        self.recorder.record(&about, kind, reason, message);
+    }
+}
+
+/// The queue this controller works from.
+fn queue(clock: &Clock, chance: &Chance, metrics: &hostler_controller::Metrics) -> Queue {
+    Queue::new(QueueOptions::new("machine"), clock.clone(), chance, metrics.clone())
+}

@@ -1,0 +1,182 @@
+//! What a decision needs to know, gathered from the object, the caches and this run's memory.
+
+use super::{AttemptMark, Identity, Machine, MachineController, Means, Memory, Observed, Order};
+use crate::{
+    api::{MachineClass, names},
+    life::{NodeView, PodView},
+};
+use hostler_controller::Key;
+use hostler_driver::{Attempt, Code, Credentials, Failure, ProviderId, UserData};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::{Node, Pod, SecretReference};
+use kube::{Resource, ResourceExt};
+use std::{sync::Arc, time::Duration};
+
+/// What a Machine gets when it says nothing about it.
+const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
+/// Without a driver nothing is created, so any lag will do.
+const NO_LAG: Duration = Duration::ZERO;
+
+impl MachineController {
+    /// Class, Secrets and driver of a machine, or what is missing.
+    pub(super) fn means(&self, machine: &Machine, _: &Memory) -> Result<Means, Failure> {
+        let namespace = machine.namespace().unwrap_or_default();
+        let class_name = &machine.spec.class.name;
+        if machine.spec.class.kind != "MachineClass" || class_name.is_empty() {
+            return Err(Failure::new(
+                Code::InvalidArgument,
+                "spec.class: must name a class: kind MachineClass and its name",
+            ));
+        }
+        let class = self
+            .caches
+            .classes
+            .get(&Key::new("MachineClass", namespace.clone(), class_name.clone()))
+            .ok_or_else(|| missing(format!("there is no MachineClass {class_name:?}: create it")))?;
+        let credentials = self.credentials(&class)?;
+        let driver = self.drivers.driver(&credentials, &class.spec.provider_spec)?;
+        // Nobody minds if the listener has ended with the process.
+        let _ = self.new_drivers.send(Arc::clone(&driver));
+        let user_data = credentials.has("userData").then(|| credentials.text("userData")).transpose()?;
+        let order = Order {
+            identity: identity(machine, &class),
+            attempt: attempt_of(machine).map_or_else(|| Attempt(String::new()), |mark| mark.attempt),
+            spec: class.spec.provider_spec.clone(),
+            user_data: user_data.map(|text| UserData::new(secrecy::ExposeSecret::expose_secret(&text))),
+        };
+        Ok(Means { driver, order })
+    }
+
+    /// The data of both Secrets; the second one's keys win.
+    fn credentials(&self, class: &MachineClass) -> Result<Credentials, Failure> {
+        let namespace = class.namespace().unwrap_or_default();
+        let mut data = Vec::new();
+        for reference in [&class.spec.secret_ref, &class.spec.credentials_secret_ref].into_iter().flatten() {
+            let SecretReference { name, namespace: own } = reference;
+            let name = name.clone().unwrap_or_default();
+            let key = Key::new("Secret", own.clone().unwrap_or_else(|| namespace.clone()), name.clone());
+            let secret =
+                self.caches.secrets.get(&key).ok_or_else(|| {
+                    missing(format!("there is no Secret {}/{name}: create it", key.namespace))
+                })?;
+            data.extend(secret.data.iter().flatten().map(|(key, value)| (key.clone(), value.0.clone())));
+        }
+        Ok(Credentials::new(data))
+    }
+
+    pub(super) fn observe(
+        &self,
+        machine: &Machine,
+        memory: &Memory,
+        means: &Result<Means, Failure>,
+    ) -> Observed {
+        let now = self.clock.now();
+        let meta = machine.meta();
+        let status = machine.status.clone().unwrap_or_default();
+        let provider_id = Some(machine.spec.provider_id.as_str()).filter(|id| !id.is_empty());
+        Observed {
+            now,
+            name: machine.name_any(),
+            created_at: meta.creation_timestamp.as_ref().map_or(now, |time| time.0),
+            creation_timeout: creation_timeout(machine),
+            deleting: meta.deletion_timestamp.is_some(),
+            has_finalizer: machine.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
+            phase: status.current_status.phase,
+            operation: status.last_operation.operation,
+            description: status.last_operation.description,
+            provider_id: provider_id.map(|id| id.parse::<ProviderId>().map_err(|error| error.to_string())),
+            has_node_label: machine.labels().contains_key(names::NODE_LABEL),
+            attempt: attempt_of(machine),
+            attempt_unsent: memory.attempt_unsent,
+            ready_to_act: means.as_ref().map(drop).map_err(Clone::clone),
+            sightings: memory.sightings.clone(),
+            failure: memory.failure.clone(),
+            node: self
+                .node(machine)
+                .filter(|_| !memory.node_deleted)
+                .map(|node| self.node_view(&node, memory)),
+            list_lag: means.as_ref().map_or(NO_LAG, |means| means.driver.list_lag()),
+        }
+    }
+
+    /// The machine's node: the one its label names, else the one of its own name.
+    pub(super) fn node(&self, machine: &Machine) -> Option<Arc<Node>> {
+        let name = machine.labels().get(names::NODE_LABEL).cloned().unwrap_or_else(|| machine.name_any());
+        self.caches.nodes.get(&Key::new("Node", "", name))
+    }
+
+    fn node_view(&self, node: &Node, memory: &Memory) -> NodeView {
+        let spec = node.spec.clone().unwrap_or_default();
+        let conditions =
+            node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+        let name = node.name_any();
+        let pods = self.caches.pods.filter(|pod| must_leave(pod, &name));
+        NodeView {
+            ready: conditions
+                .iter()
+                .any(|condition| condition.type_ == "Ready" && condition.status == "True"),
+            critical_components_missing: spec
+                .taints
+                .iter()
+                .flatten()
+                .any(|taint| taint.key == names::CRITICAL_COMPONENTS_TAINT),
+            cordoned: memory.cordoned || spec.unschedulable == Some(true),
+            pods: pods
+                .iter()
+                .map(|pod| {
+                    let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+                    let key = (namespace.clone(), name.clone());
+                    PodView {
+                        leaving: pod.meta().deletion_timestamp.is_some() || memory.leaving.contains(&key),
+                        held_back: memory.held_back.contains(&key),
+                        namespace,
+                        name,
+                    }
+                })
+                .collect(),
+            name,
+        }
+    }
+}
+
+/// Pods of DaemonSets and mirror pods stay with their node; finished ones hold nothing up.
+fn must_leave(pod: &Pod, node: &str) -> bool {
+    let here = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node);
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
+    let of_daemon_set = pod.owner_references().iter().any(|owner| owner.kind == "DaemonSet");
+    let mirror = pod.annotations().contains_key("kubernetes.io/config.mirror");
+    here && !of_daemon_set && !mirror && !matches!(phase, "Succeeded" | "Failed")
+}
+
+fn missing(what: String) -> Failure {
+    Failure::new(Code::FailedPrecondition, what)
+}
+
+pub(super) fn attempt_of(machine: &Machine) -> Option<AttemptMark> {
+    machine.annotations().get(names::ATTEMPT_ANNOTATION).and_then(|text| AttemptMark::parse(text))
+}
+
+/// Whose machine it is: the cluster label of the class, which every server of it carries.
+fn identity(machine: &Machine, class: &MachineClass) -> Identity {
+    let labels = class.spec.provider_spec.get("labels").and_then(serde_json::Value::as_object);
+    let cluster = labels.into_iter().flatten().find(|(key, _)| key.ends_with("/cluster"));
+    Identity {
+        domain: cluster.and_then(|(_, value)| value.as_str()).unwrap_or_default().to_owned(),
+        machine: machine.name_any(),
+        class: class.name_any(),
+    }
+}
+
+/// The annotation, else the spec, else the default; what cannot be read is passed over.
+fn creation_timeout(machine: &Machine) -> SignedDuration {
+    let read = |text: &String| {
+        let parsed: kube::core::Duration = text.parse().ok()?;
+        SignedDuration::try_from(std::time::Duration::try_from(parsed).ok()?).ok()
+    };
+    machine
+        .annotations()
+        .get(names::CREATION_TIMEOUT_ANNOTATION)
+        .and_then(read)
+        .or_else(|| machine.spec.configuration.creation_timeout.as_ref().and_then(read))
+        .unwrap_or(CREATION_TIMEOUT)
+}

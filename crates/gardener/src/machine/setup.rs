@@ -1,0 +1,212 @@
+//! Puts the controller together: watches, queue, and the ears for the clouds' news.
+
+use super::{Caches, MachineController, queue};
+use crate::api::{Machine, MachineClass};
+use futures::{StreamExt, stream::SelectAll};
+use hostler_base::{Chance, Clock};
+use hostler_controller::{
+    Cache, Change, EventOptions, Health, Key, Metrics, Queue, Recorder, Watch, WatchOptions,
+};
+use hostler_driver::{Change as CloudChange, Changes, Driver, DriverFactory};
+use k8s_openapi::api::core::v1::{Node, Pod, Secret};
+use kube::{Client, ResourceExt};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, Weak},
+};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// What the controller is made of.
+pub struct Parts {
+    /// The cluster with the Machines, and their namespace in it.
+    pub control: Client,
+    pub namespace: String,
+    /// The cluster with the Nodes; may be the same.
+    pub target: Client,
+    pub drivers: Arc<dyn DriverFactory>,
+    pub clock: Clock,
+    pub chance: Chance,
+    pub metrics: Metrics,
+    pub health: Health,
+    /// Which instance this is, in events.
+    pub instance: String,
+}
+
+/// Runs the Machine controller until `stop` is cancelled. Everything it starts ends with this future.
+pub async fn run(parts: Parts, stop: CancellationToken) {
+    let Parts { control, namespace, target, drivers, clock, chance, metrics, health, instance } = parts;
+    let queue = queue(&clock, &chance, &metrics);
+    health.add_queue(&queue);
+    let options = WatchOptions::default;
+    let machines = Watch::<Machine>::namespaced(
+        control.clone(),
+        &namespace,
+        options(),
+        clock.clone(),
+        &chance,
+        metrics.clone(),
+    );
+    let classes = Watch::<MachineClass>::namespaced(
+        control.clone(),
+        &namespace,
+        options(),
+        clock.clone(),
+        &chance,
+        metrics.clone(),
+    );
+    let secrets = Watch::<Secret>::namespaced(
+        control.clone(),
+        &namespace,
+        options(),
+        clock.clone(),
+        &chance,
+        metrics.clone(),
+    );
+    let nodes = Watch::<Node>::cluster(target.clone(), options(), clock.clone(), &chance, metrics.clone());
+    let pods = Watch::<Pod>::everywhere(target.clone(), options(), clock.clone(), &chance, metrics.clone());
+    let caches = Caches {
+        machines: machines.cache(),
+        classes: classes.cache(),
+        secrets: secrets.cache(),
+        nodes: nodes.cache(),
+        pods: pods.cache(),
+    };
+    for vitals in [machines.vitals(), classes.vitals(), secrets.vitals(), nodes.vitals(), pods.vitals()] {
+        health.add_watch(vitals);
+    }
+    let known = caches.machines.clone();
+    let of_class = {
+        let known = known.clone();
+        move |change: &Change<MachineClass>| {
+            let name = change.key().name;
+            keys(&known, |machine| machine.spec.class.name == name)
+        }
+    };
+    let of_secret = {
+        let (known, classes) = (known.clone(), caches.classes.clone());
+        move |change: &Change<Secret>| {
+            let secret = change.key().name;
+            let names: Vec<String> = classes
+                .filter(|class| refers_to(class, &secret))
+                .iter()
+                .map(|class| class.name_any())
+                .collect();
+            keys(&known, |machine| names.contains(&machine.spec.class.name))
+        }
+    };
+    let of_node = {
+        let known = known.clone();
+        move |change: &Change<Node>| of_node_named(&known, &change.key().name)
+    };
+    let of_pod = {
+        let known = known.clone();
+        move |change: &Change<Pod>| match node_of(change) {
+            Some(node) => of_node_named(&known, &node),
+            None => Vec::new(),
+        }
+    };
+    let machines = machines.wakes(&queue);
+    let classes = classes.wakes_others(&queue, of_class);
+    let secrets = secrets.wakes_others(&queue, of_secret);
+    let nodes = nodes.wakes_others(&queue, of_node);
+    let pods = pods.wakes_others(&queue, of_pod);
+
+    let (recorder, writer) = Recorder::new(
+        control.clone(),
+        EventOptions::new("machine-controller", instance),
+        clock.clone(),
+        &chance,
+        metrics,
+    );
+    let (new_drivers, arrivals) = mpsc::unbounded_channel();
+    let controller = Arc::new(MachineController {
+        control,
+        target,
+        drivers,
+        clock,
+        chance: chance.split("machine-controller"),
+        recorder,
+        new_drivers,
+        waits: Mutex::new(BTreeMap::new()),
+        caches,
+    });
+    let work = async {
+        let caches = &controller.caches;
+        caches.machines.synced().await;
+        caches.classes.synced().await;
+        caches.secrets.synced().await;
+        caches.nodes.synced().await;
+        caches.pods.synced().await;
+        queue.run(controller.clone(), stop.clone()).await;
+    };
+    tokio::select! {
+        biased;
+        () = work => {}
+        () = machines.run() => {}
+        () = classes.run() => {}
+        () = secrets.run() => {}
+        () = nodes.run() => {}
+        () = pods.run() => {}
+        () = writer.run(stop.clone()) => {}
+        () = listen(arrivals, queue.clone(), known, namespace) => {}
+    }
+}
+
+fn keys(machines: &Cache<Machine>, wanted: impl Fn(&Machine) -> bool) -> Vec<Key> {
+    machines.filter(wanted).iter().map(|machine| Key::of(&**machine)).collect()
+}
+
+fn of_node_named(machines: &Cache<Machine>, node: &str) -> Vec<Key> {
+    keys(machines, |machine| {
+        machine
+            .labels()
+            .get(crate::api::names::NODE_LABEL)
+            .map_or_else(|| machine.name_any() == node, |label| label == node)
+    })
+}
+
+fn node_of(change: &Change<Pod>) -> Option<String> {
+    match change {
+        Change::Applied { new: pod, .. } | Change::Deleted { last: pod } => {
+            pod.spec.as_ref()?.node_name.clone()
+        }
+        Change::Malformed { .. } => None,
+    }
+}
+
+fn refers_to(class: &MachineClass, secret: &str) -> bool {
+    let references = [&class.spec.secret_ref, &class.spec.credentials_secret_ref];
+    references.into_iter().flatten().any(|reference| reference.name.as_deref() == Some(secret))
+}
+
+/// Wakes the machines that the clouds have news of. A driver is listened to once, for as long as it is used.
+async fn listen(
+    mut arrivals: mpsc::UnboundedReceiver<Arc<dyn Driver>>,
+    queue: Queue,
+    machines: Cache<Machine>,
+    namespace: String,
+) {
+    let mut known: Vec<Weak<dyn Driver>> = Vec::new();
+    let mut changes: SelectAll<Changes> = SelectAll::new();
+    loop {
+        tokio::select! {
+            biased;
+            driver = arrivals.recv() => {
+                let Some(driver) = driver else { return };
+                known.retain(|other| other.strong_count() > 0);
+                if !known.iter().any(|other| other.ptr_eq(&Arc::downgrade(&driver))) {
+                    known.push(Arc::downgrade(&driver));
+                    changes.push(driver.changes());
+                }
+            }
+            Some(change) = changes.next(), if !changes.is_empty() => match change {
+                CloudChange::Machine { identity: Some(identity), .. } => {
+                    queue.wake(Key::new("Machine", namespace.clone(), identity.machine));
+                }
+                CloudChange::Machine { identity: None, .. } => {}
+                CloudChange::Everything => keys(&machines, |_| true).into_iter().for_each(|key| queue.wake(key)),
+            },
+        }
+    }
+}

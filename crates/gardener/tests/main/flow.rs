@@ -1,0 +1,227 @@
+//! A world with the Machine controller in it, and the flow that takes one machine from wish to gone.
+
+use hostler_controller::{Fence, Health, Metrics, StackOptions};
+use hostler_gardener::{
+    Parts,
+    api::{Machine, MachineClass, Phase, crds},
+};
+use hostler_sim::{
+    Context, Finished, Paths, Plan, World,
+    stackit::{ServerView, Settings, Stackit},
+};
+use hostler_stackit::StackitFactory;
+use k8s_openapi::{
+    api::core::v1::{Namespace, Node, Secret},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{Api, Client, api::PostParams};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use std::{collections::BTreeSet, fmt::Debug, sync::Arc, time::Duration};
+
+pub const NAMESPACE: &str = "shoot";
+pub const PROJECT: &str = "11111111-2222-4333-8444-555555555555";
+pub const REGION: &str = "eu01";
+pub const CLUSTER: &str = "shoot-one";
+
+/// The world of these tests and the handles on its parts.
+pub struct Stage {
+    pub world: World,
+    pub cloud: Stackit,
+    pub user: Client,
+    pub admin: Client,
+    /// A server of somebody else with the same machine name and class, in the same project.
+    pub foreign: String,
+}
+
+impl Stage {
+    pub async fn new(plan: Plan, settings: Settings) -> Self {
+        let mut world = World::in_virtual_time(plan);
+        let (user, admin) = (world.client_of("user"), world.client());
+        let definitions: Api<CustomResourceDefinition> = Api::all(admin.clone());
+        for crd in crds() {
+            definitions.create(&PostParams::default(), &crd).await.unwrap();
+        }
+        let namespace: Namespace = from(json!({"metadata": {"name": NAMESPACE}}));
+        Api::all(admin.clone()).create(&PostParams::default(), &namespace).await.unwrap();
+        let cloud = Stackit::new(settings, world.clock().clone(), world.chance("stackit"));
+        let labels = [
+            ("kubernetes.io/machine", "m-1"),
+            ("kubernetes.io/machineclass", "small"),
+            ("kubernetes.io/cluster", "somebody-else"),
+        ];
+        let foreign = cloud.add_foreign(PROJECT, REGION, "m-1", &labels);
+        let servers = "/v2/projects/{project}/regions/{region}/servers";
+        let paths = Paths::templates([servers, "/v2/projects/{project}/regions/{region}/servers/{server}"]);
+        world.add_cloud("stackit", paths, cloud.router());
+        let nodes = world.start_hollow_nodes();
+        world.add_background(cloud.clone().drive(nodes));
+        let stage = Self { world, cloud, user, admin, foreign };
+        stage.watch_invariants();
+        stage
+    }
+
+    pub fn start_controller(&mut self) -> hostler_sim::Process {
+        self.world.start("machine-controller", |context| Box::pin(controller(context)))
+    }
+
+    /// After every call: no machine has two servers, no server outlives its machine, and what belongs to
+    /// others is untouched.
+    fn watch_invariants(&self) {
+        let (cloud, foreign) = (self.cloud.clone(), self.foreign.clone());
+        let machines: Api<Machine> = Api::namespaced(self.admin.clone(), NAMESPACE);
+        self.world.observe(Arc::new(move || {
+            let (cloud, foreign, machines) = (cloud.clone(), foreign.clone(), machines.clone());
+            Box::pin(async move {
+                let servers = cloud.servers();
+                if !servers.iter().any(|server| server.id == foreign && server.status != "DELETING") {
+                    return Err("foreign touched: somebody else's server is going".to_owned());
+                }
+                let listed = machines
+                    .list(&kube::api::ListParams::default())
+                    .await
+                    .map_err(|error| error.to_string())?;
+                let wanted: BTreeSet<String> =
+                    listed.items.iter().filter_map(|machine| machine.metadata.name.clone()).collect();
+                let mut seen = BTreeSet::new();
+                for server in ours(&servers).filter(|server| server.status != "DELETING") {
+                    if !seen.insert(server.name.clone()) {
+                        return Err(format!("doubled: there are two servers for {}", server.name));
+                    }
+                    if !wanted.contains(&server.name) {
+                        return Err(format!("leaked: {} has a server and no Machine", server.name));
+                    }
+                }
+                Ok(())
+            })
+        }));
+    }
+
+    pub async fn create<K>(&self, api: Api<K>, object: Value)
+    where
+        K: Clone + DeserializeOwned + Serialize + Debug,
+    {
+        api.create(&PostParams::default(), &from(object)).await.unwrap();
+    }
+
+    pub fn machines(&self) -> Api<Machine> {
+        Api::namespaced(self.user.clone(), NAMESPACE)
+    }
+
+    pub async fn create_class_and_secret(&self) {
+        self.create(Api::<Secret>::namespaced(self.user.clone(), NAMESPACE), secret()).await;
+        self.create(Api::<MachineClass>::namespaced(self.user.clone(), NAMESPACE), class()).await;
+    }
+
+    pub async fn run_until_phase(&mut self, name: &str, phase: Phase, limit: Duration) -> Result<(), String> {
+        let machines: Api<Machine> = Api::namespaced(self.admin.clone(), NAMESPACE);
+        let what = format!("{name} is {phase:?}");
+        self.world
+            .run_until(&what, limit, async || {
+                let machine = machines.get_opt(name).await.ok().flatten();
+                machine
+                    .and_then(|machine| machine.status)
+                    .is_some_and(|status| status.current_status.phase == phase)
+            })
+            .await
+    }
+
+    pub async fn run_until_gone(&mut self, name: &str, limit: Duration) -> Result<(), String> {
+        let machines: Api<Machine> = Api::namespaced(self.admin.clone(), NAMESPACE);
+        let what = format!("{name} is gone");
+        self.world.run_until(&what, limit, async || matches!(machines.get_opt(name).await, Ok(None))).await
+    }
+
+    /// What is left of ours in the cloud and in the cluster.
+    pub async fn leftovers(&self) -> Vec<String> {
+        let servers = self.cloud.servers();
+        let mut left: Vec<String> = ours(&servers).map(|server| format!("server {}", server.name)).collect();
+        let nodes =
+            Api::<Node>::all(self.admin.clone()).list(&kube::api::ListParams::default()).await.unwrap();
+        left.extend(
+            nodes.items.into_iter().filter_map(|node| node.metadata.name).map(|name| format!("node {name}")),
+        );
+        left
+    }
+}
+
+pub fn ours(servers: &[ServerView]) -> impl Iterator<Item = &ServerView> {
+    servers
+        .iter()
+        .filter(|server| server.labels.get("kubernetes.io/cluster").is_some_and(|label| label == CLUSTER))
+}
+
+pub fn from<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+pub fn secret() -> Value {
+    json!({"metadata": {"name": "credentials"}, "stringData": {"project-id": PROJECT, "apiToken": "open sesame",
+        "userData": "#cloud-config"}})
+}
+
+pub fn class() -> Value {
+    json!({"metadata": {"name": "small"}, "provider": "stackit",
+        "secretRef": {"name": "credentials", "namespace": NAMESPACE},
+        "providerSpec": {"region": REGION, "machineType": "c2i.2", "imageId": PROJECT,
+            "networking": {"networkId": PROJECT}, "labels": {"kubernetes.io/cluster": CLUSTER}}})
+}
+
+pub fn machine(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"class": {"kind": "MachineClass", "name": "small"}}})
+}
+
+/// The controller as a process has it, on this world's transports.
+pub async fn controller(context: Context) {
+    let metrics = Metrics::new();
+    let options = StackOptions {
+        client: "kubernetes",
+        user_agent: "hostler".to_owned(),
+        timeout: Duration::from_secs(10),
+        rate: None,
+        fence: Fence::open(context.clock.clone()),
+        metrics: metrics.clone(),
+        clock: context.clock.clone(),
+    };
+    let kubernetes = hostler_controller::kube_client(context.transport("kubernetes"), &options, NAMESPACE);
+    let options = StackOptions { client: "stackit", ..options };
+    let cloud = hostler_controller::stack(context.transport("stackit"), &options);
+    let parts = Parts {
+        control: kubernetes.clone(),
+        namespace: NAMESPACE.to_owned(),
+        target: kubernetes,
+        drivers: Arc::new(StackitFactory::new(cloud, "", context.clock.clone())),
+        clock: context.clock.clone(),
+        chance: context.chance.clone(),
+        health: Health::new(metrics.clone()),
+        metrics,
+        instance: format!("{}-{}", context.actor, context.incarnation),
+    };
+    hostler_gardener::run(parts, context.shutdown.clone()).await;
+}
+
+/// One machine is wished for, comes, is given back and goes; nothing of it is left.
+pub async fn one_life(plan: Plan, settings: Settings) -> Finished {
+    let mut stage = Stage::new(plan, settings).await;
+    stage.start_controller();
+    let goal = one_life_on(&mut stage).await;
+    stage.world.finish(goal)
+}
+
+async fn one_life_on(stage: &mut Stage) -> Result<(), String> {
+    stage.create_class_and_secret().await;
+    stage.create(stage.machines(), machine("m-1")).await;
+    stage.run_until_phase("m-1", Phase::Running, Duration::from_mins(15)).await?;
+    stage
+        .machines()
+        .delete("m-1", &kube::api::DeleteParams::default())
+        .await
+        .map_err(|error| error.to_string())?;
+    stage.run_until_gone("m-1", Duration::from_mins(30)).await?;
+    // What was on its way when the machine went would show up now.
+    stage.world.run_for(Duration::from_mins(3)).await;
+    match stage.leftovers().await.as_slice() {
+        [] => Ok(()),
+        left => Err(format!("left behind: {}", left.join(", "))),
+    }
+}

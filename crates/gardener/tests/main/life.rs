@@ -1,0 +1,130 @@
+use crate::flow::{Stage, from, machine, one_life, ours, secret};
+use hostler_gardener::api::{Machine, MachineClass, Phase};
+use hostler_sim::{Plan, stackit::Settings};
+use k8s_openapi::api::core::v1::{Event, Node, Secret};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, PostParams},
+};
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_mins(5);
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_becomes_a_server_and_a_ready_node_and_then_nothing() {
+    let mut stage = Stage::new(Plan::seeded(1), Settings::default()).await;
+    stage.start_controller();
+    stage.create_class_and_secret().await;
+    stage.create(stage.machines(), machine("m-1")).await;
+    stage.run_until_phase("m-1", Phase::Running, SOON).await.unwrap();
+
+    let servers = stage.cloud.servers();
+    let server = ours(&servers).next().expect("a server");
+    let machine = stage.machines().get("m-1").await.unwrap();
+    assert_eq!(machine.spec.provider_id, format!("stackit://{}/{}", crate::flow::PROJECT, server.id));
+    assert_eq!(machine.metadata.labels.unwrap()["node"], "m-1");
+    assert_eq!(machine.metadata.annotations.unwrap()["machinepriority.machine.sapcloud.io"], "3");
+    let node = Api::<Node>::all(stage.admin.clone()).get("m-1").await.unwrap();
+    assert_eq!(node.spec.unwrap().provider_id, Some(format!("stackit://{}", server.id)));
+
+    stage.machines().delete("m-1", &DeleteParams::default()).await.unwrap();
+    stage.run_until_gone("m-1", SOON).await.unwrap();
+    assert_eq!(stage.leftovers().await, Vec::<String>::new());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_life() {
+    let run = || hostler_sim::sweep::paused(one_life(Plan::seeded(7), Settings::default())).unwrap();
+    let (first, second) = (run(), run());
+    assert_eq!(first.goal, Ok(()));
+    assert_eq!(first.trace, second.trace);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_missing_is_said_and_works_as_soon_as_it_is_there() {
+    let mut stage = Stage::new(Plan::seeded(2), Settings::default()).await;
+    stage.start_controller();
+    stage.create(stage.machines(), machine("m-1")).await;
+    stage.run_until_phase("m-1", Phase::CrashLoopBackOff, SOON).await.unwrap();
+    let status = stage.machines().get("m-1").await.unwrap().status.unwrap();
+    let description = status.last_operation.description;
+    assert!(description.contains("there is no MachineClass \"small\": create it"), "{description}");
+    let events = Api::<Event>::namespaced(stage.admin.clone(), crate::flow::NAMESPACE);
+    stage.world.run_for(Duration::from_secs(1)).await;
+    let told = events.list(&ListParams::default()).await.unwrap();
+    assert!(
+        told.items
+            .iter()
+            .any(|event| event.message.as_deref().is_some_and(|text| text.contains("MachineClass")))
+    );
+
+    stage.create_class_and_secret().await;
+    stage.run_until_phase("m-1", Phase::Running, SOON).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_class_names_its_fields_and_can_be_corrected() {
+    let mut stage = Stage::new(Plan::seeded(3), Settings::default()).await;
+    stage.start_controller();
+    stage.create(Api::<Secret>::namespaced(stage.user.clone(), crate::flow::NAMESPACE), secret()).await;
+    let classes = Api::<MachineClass>::namespaced(stage.user.clone(), crate::flow::NAMESPACE);
+    let mut wrong = crate::flow::class();
+    wrong["providerSpec"]["machineType"] = "".into();
+    stage.create(classes.clone(), wrong).await;
+    stage.create(stage.machines(), machine("m-1")).await;
+    stage.run_until_phase("m-1", Phase::CrashLoopBackOff, SOON).await.unwrap();
+    let operation = stage.machines().get("m-1").await.unwrap().status.unwrap().last_operation;
+    assert_eq!(operation.error_code, "InvalidArgument");
+    assert!(
+        operation.description.contains("providerSpec.machineType: is required"),
+        "{}",
+        operation.description
+    );
+
+    let mut right: MachineClass = from(crate::flow::class());
+    right.metadata = classes.get("small").await.unwrap().metadata;
+    classes.replace("small", &PostParams::default(), &right).await.unwrap();
+    stage.run_until_phase("m-1", Phase::Running, SOON).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_machines_share_the_poller() {
+    let mut stage = Stage::new(Plan::seeded(4), Settings::default()).await;
+    stage.start_controller();
+    stage.create_class_and_secret().await;
+    let names: Vec<String> = (1..=20).map(|number| format!("m-{number}")).collect();
+    for name in &names {
+        stage.create(stage.machines(), machine(name)).await;
+    }
+    for name in &names {
+        stage.run_until_phase(name, Phase::Running, SOON).await.unwrap();
+    }
+    assert_eq!(ours(&stage.cloud.servers()).count(), 20);
+    for name in &names {
+        stage.machines().delete(name, &DeleteParams::default()).await.unwrap();
+    }
+    let machines: Api<Machine> = Api::namespaced(stage.admin.clone(), crate::flow::NAMESPACE);
+    let all_gone =
+        async || machines.list(&ListParams::default()).await.is_ok_and(|list| list.items.is_empty());
+    stage.world.run_until("all are gone", SOON, all_gone).await.unwrap();
+    assert_eq!(stage.leftovers().await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_failed_is_told_with_the_clouds_own_words() {
+    let settings = Settings { fails: ["m-1".to_owned()].into(), ..Settings::default() };
+    let mut stage = Stage::new(Plan::seeded(5), settings).await;
+    stage.start_controller();
+    stage.create_class_and_secret().await;
+    stage.create(stage.machines(), machine("m-1")).await;
+    stage.run_until_phase("m-1", Phase::Failed, Duration::from_mins(40)).await.unwrap();
+    let operation = stage.machines().get("m-1").await.unwrap().status.unwrap().last_operation;
+    assert!(
+        operation.description.contains("the hypervisor could not start the server"),
+        "{}",
+        operation.description
+    );
+    stage.machines().delete("m-1", &DeleteParams::default()).await.unwrap();
+    stage.run_until_gone("m-1", SOON).await.unwrap();
+    assert_eq!(stage.leftovers().await, Vec::<String>::new());
+}
