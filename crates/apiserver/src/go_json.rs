@@ -7,10 +7,28 @@ use std::{cell::RefCell, fmt};
 /// Parses JSON; the last of several equal keys counts. Also gives the paths of keys that stand there twice.
 pub(crate) fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
     let duplicates = RefCell::default();
-    let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = Node { above: None, duplicates: &duplicates }.deserialize(&mut reader)?;
-    reader.end()?;
+    let value = read(bytes, &duplicates, None)?;
     Ok((value, duplicates.into_inner()))
+}
+
+/// Puts paths into the order in which they stand in the text; what does not stand there comes last.
+pub(crate) fn sort_by_place(bytes: &[u8], paths: &mut [String]) {
+    let places = RefCell::default();
+    if read(bytes, &RefCell::default(), Some(&places)).is_ok() {
+        let places = places.into_inner();
+        paths.sort_by_cached_key(|path| places.iter().position(|place| place == path).unwrap_or(usize::MAX));
+    }
+}
+
+fn read(
+    bytes: &[u8],
+    duplicates: &RefCell<Vec<String>>,
+    places: Option<&RefCell<Vec<String>>>,
+) -> Result<Value, serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let value = Node { above: None, duplicates, places }.deserialize(&mut reader)?;
+    reader.end()?;
+    Ok(value)
 }
 
 /// A step on the way to a value.
@@ -22,6 +40,8 @@ enum Step<'a> {
 struct Node<'a> {
     above: Option<(&'a Node<'a>, Step<'a>)>,
     duplicates: &'a RefCell<Vec<String>>,
+    /// All paths in the order of the text, if someone wants to know.
+    places: Option<&'a RefCell<Vec<String>>>,
 }
 
 impl Node<'_> {
@@ -37,7 +57,7 @@ impl Node<'_> {
     }
 
     fn below<'b>(&'b self, step: Step<'b>) -> Node<'b> {
-        Node { above: Some((self, step)), duplicates: self.duplicates }
+        Node { above: Some((self, step)), duplicates: self.duplicates, places: self.places }
     }
 }
 
@@ -95,6 +115,9 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut out = Map::new();
         while let Some(key) = map.next_key::<String>()? {
+            if let Some(places) = self.places {
+                places.borrow_mut().push(self.below(Step::Key(&key)).path());
+            }
             let value = map.next_value_seed(self.below(Step::Key(&key)))?;
             if out.contains_key(&key) {
                 let path = self.below(Step::Key(&key)).path();
@@ -159,6 +182,9 @@ mod tests {
         let (value, duplicates) = parse(text).unwrap();
         assert_eq!(value, serde_json::json!({"a": null, "d": "x"}));
         assert_eq!(duplicates, ["a.b[1].c", "a"]);
+        let mut paths = ["d", "x", "a.b[1].c", "a"].map(str::to_owned);
+        sort_by_place(text, &mut paths);
+        assert_eq!(paths, ["a", "a.b[1].c", "d", "x"]);
     }
 
     #[test]

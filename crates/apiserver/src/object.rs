@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
 
 pub(crate) fn metadata(object: &Value) -> Option<&Map<String, Value>> {
     object.get("metadata")?.as_object()
@@ -106,6 +107,15 @@ pub(crate) fn encode(object: &Value) -> Bytes {
     }
     out.push(b'}');
     Bytes::from(out)
+}
+
+/// Bytes in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut out, byte| {
+        // Writing into a string cannot fail.
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
 }
 
 /// Drops what is empty, as a real server does when it encodes: null labels and the like.

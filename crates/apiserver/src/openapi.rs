@@ -1,6 +1,14 @@
 //! `/openapi/v3`: an index, and a document per group and version.
 
-use crate::{discovery, error::ApiError, handlers::json_answer, request::api_version, server::Core, types};
+use crate::{
+    crd::{self, CustomVersion},
+    discovery,
+    error::ApiError,
+    handlers::json_answer,
+    object,
+    server::Core,
+    types,
+};
 use hostler_base::transport::Body;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
@@ -18,7 +26,7 @@ pub(crate) fn answer(core: &Core, path: &str) -> Result<Response<Body>, ApiError
         let entries = served.iter().filter_map(|(group, version)| {
             let document = document(core, group, version)?.to_string();
             let hash = Sha256::digest(document.as_bytes());
-            let hash: String = hash.iter().take(16).map(|byte| format!("{byte:02X}")).collect();
+            let hash = object::hex(&hash).to_uppercase();
             let place = place(group, version);
             let address = json!({"serverRelativeURL": format!("/openapi/v3/{place}?hash={hash}")});
             Some((place, address))
@@ -31,29 +39,16 @@ pub(crate) fn answer(core: &Core, path: &str) -> Result<Response<Body>, ApiError
     Ok(json_answer(StatusCode::OK, &*document.ok_or_else(ApiError::no_such_path)?))
 }
 
-/// The schemas of a version's kinds; what has no schema is described as an object of any shape.
+/// The schemas and paths of a group version.
 fn document(core: &Core, group: &str, version: &str) -> Option<Cow<'static, Value>> {
     if let Some(document) = types::openapi_v3(group, version) {
         return Some(Cow::Borrowed(document));
     }
-    let mut schemas = serde_json::Map::new();
-    for resource in discovery::resources(&core.registry, group, version) {
-        let custom = resource.custom.as_ref().and_then(|custom| custom.kind.version(version));
-        let mut schema = match custom {
-            Some(custom) => custom.schema().clone(),
-            None => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
-        };
-        schema["x-kubernetes-group-version-kind"] =
-            json!([{"group": group, "version": version, "kind": resource.kind}]);
-        let mut parts: Vec<&str> = group.split('.').rev().collect();
-        parts.extend([version, resource.kind.as_str()]);
-        schemas.insert(parts.join("."), schema);
-    }
-    (!schemas.is_empty()).then(|| {
-        Cow::Owned(json!({
-            "openapi": "3.0.0",
-            "info": {"title": format!("Kubernetes {}", api_version(group, version)), "version": "v1.36.3"},
-            "paths": {}, "components": {"schemas": schemas},
-        }))
-    })
+    let resources = discovery::resources(&core.registry, group, version);
+    let customs = resources.iter().filter_map(|resource| resource.custom.as_ref()?.kind.version(version));
+    let merged = customs.map(CustomVersion::openapi_v3).reduce(|mut all, one| {
+        crd::merge_openapi(&mut all, one);
+        all
+    });
+    merged.map(Cow::Owned)
 }

@@ -4,7 +4,7 @@ use crate::{
     error::ApiError,
     go_json,
     negotiate::{self, Encoding},
-    types,
+    object, types,
 };
 use bytes::{Bytes, BytesMut};
 use hostler_base::transport::Body;
@@ -33,16 +33,39 @@ pub(super) fn decode(headers: &HeaderMap, kind: &str, body: &Bytes) -> Result<Va
     decode_strictly(headers, kind, body).map(|(value, _)| value)
 }
 
+/// What is known about the text an object came from.
+#[derive(Default)]
+pub(super) struct Source {
+    duplicates: Vec<String>,
+    text: Bytes,
+}
+
+impl Source {
+    /// What a real server says about fields it does not know and fields that are given twice.
+    pub(super) fn complaints(&self, mut unknown: Vec<String>) -> Vec<String> {
+        go_json::sort_by_place(&self.text, &mut unknown);
+        let unknown = unknown.iter().map(|path| format!("unknown field {path:?}"));
+        unknown.chain(self.duplicates.iter().map(|path| format!("duplicate field {path:?}"))).collect()
+    }
+
+    pub(super) fn is_clean(&self) -> bool {
+        self.duplicates.is_empty()
+    }
+}
+
 /// Decodes a body and tells which of its fields are given twice.
 pub(super) fn decode_strictly(
     headers: &HeaderMap,
     kind: &str,
     body: &Bytes,
-) -> Result<(Value, Vec<String>), ApiError> {
+) -> Result<(Value, Source), ApiError> {
     match negotiate::encoding(headers)? {
-        Encoding::Json => json(kind, body),
-        Encoding::Yaml => Ok((yaml(body)?, Vec::new())),
-        Encoding::Protobuf => Ok((types::from_protobuf(body)?, Vec::new())),
+        Encoding::Json => {
+            let (value, duplicates) = json(kind, body)?;
+            Ok((value, Source { duplicates, text: body.clone() }))
+        }
+        Encoding::Yaml => Ok((yaml(body)?, Source::default())),
+        Encoding::Protobuf => Ok((types::from_protobuf(body)?, Source::default())),
     }
 }
 
@@ -73,8 +96,7 @@ fn summary(body: &[u8]) -> String {
     match std::str::from_utf8(start) {
         Ok(text) if text.starts_with('{') => format!("{text}{more}"),
         _ => {
-            let hex: String = start.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("{hex}{more}")
+            format!("{}{more}", object::hex(start))
         }
     }
 }

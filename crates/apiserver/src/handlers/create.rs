@@ -46,24 +46,25 @@ pub(super) fn encode(exchange: &Exchange<'_>, key: &Arc<Key>, revision: u64, obj
 pub(super) fn check_type(exchange: &Exchange<'_>, object: &mut Value) -> Result<(), ApiError> {
     let resource = exchange.resource;
     let expected = exchange.target.api_version();
-    let shown = object.to_string();
     let unrecognized = |why: &str| {
         ApiError::bad_request(format!(
             "the object provided is unrecognized (must be of type {}): {why}",
             resource.kind
         ))
     };
+    if resource.custom.is_some()
+        && let Some(missing) = [("kind", "Kind"), ("apiVersion", "apiVersion")]
+            .into_iter()
+            .find(|(field, _)| object[*field].as_str().unwrap_or_default().is_empty())
+    {
+        return Err(unrecognized(&format!("Object '{}' is missing in '{object}' ({object})", missing.1)));
+    }
     let Some(fields) = object.as_object_mut() else {
         return Err(unrecognized("couldn't get version/kind; json parse error: it is no object"));
     };
     let given = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (api_version, kind) = (given("apiVersion"), given("kind"));
     if resource.custom.is_some() {
-        for (name, text) in [("Kind", &kind), ("apiVersion", &api_version)] {
-            if text.is_empty() {
-                return Err(unrecognized(&format!("Object '{name}' is missing in '{shown}' ({shown})")));
-            }
-        }
         if api_version != expected {
             return Err(ApiError::bad_request(format!(
                 "the API version in the data ({api_version}) does not match the expected API version ({expected})"
@@ -127,9 +128,9 @@ fn generated_name(chance: &Chance, base: &str) -> String {
 pub(super) fn create(exchange: &Exchange<'_>, bytes: &Bytes) -> Result<Response<Body>, ApiError> {
     let dry_run = exchange.query.dry_run("CreateOptions")?;
     let validation = FieldValidation::read(exchange, "CreateOptions")?;
-    let (mut object, duplicates) = body::decode_strictly(exchange.headers, &exchange.resource.kind, bytes)?;
+    let (mut object, source) = body::decode_strictly(exchange.headers, &exchange.resource.kind, bytes)?;
     check_type(exchange, &mut object)?;
-    let object = rules::decode(exchange, object, &duplicates, validation)?;
+    let object = rules::decode(exchange, object, &source, validation)?;
     if exchange.resource.create_only {
         return super::subresource::answer_only(exchange, object, dry_run);
     }

@@ -3,6 +3,7 @@
 mod body;
 pub(crate) mod create;
 mod delete;
+mod impersonate;
 mod internal;
 mod patch;
 mod read;
@@ -167,6 +168,11 @@ pub(crate) async fn with_token(core: Arc<Core>, request: Request<Body>) -> Respo
 
 /// Answers one request of a known user.
 pub(crate) async fn handle(core: Arc<Core>, user: Arc<User>, request: Request<Body>) -> Response<Body> {
+    let user = match impersonate::act_as(&core, &user, request.headers()) {
+        Ok(Some(other)) => Arc::new(other),
+        Ok(None) => user,
+        Err(error) => return refusal(&error),
+    };
     let head_only = request.method() == Method::HEAD;
     let mut response = match route(core, user, request).await {
         Ok(response) => response,
@@ -304,7 +310,7 @@ fn elsewhere(
     };
     match (first, check) {
         ("healthz" | "livez" | "readyz", None) if query.get("verbose").is_some() => {
-            let lines: String = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
+            let lines = CHECKS.map(|check| format!("[+]{check} ok\n")).concat();
             Ok(plain(StatusCode::OK, format!("{lines}{first} check passed\n")))
         }
         ("healthz" | "livez" | "readyz", None) => Ok(plain(StatusCode::OK, "ok")),

@@ -2,6 +2,7 @@
 
 use super::{
     Exchange,
+    body::Source,
     create::{check_type, same_namespace},
     rules::{self, FieldValidation},
     update::{self, Means, Part},
@@ -49,7 +50,7 @@ fn decode(
     };
     let result = check_type(exchange, &mut patched).and_then(|()| match patch {
         Patch::Strategic(_) => rules::decode_merged(exchange, patched, validation),
-        _ => rules::decode(exchange, patched, &[], validation),
+        _ => rules::decode(exchange, patched, &Source::default(), validation),
     });
     result.map_err(|error| {
         if error.code != StatusCode::BAD_REQUEST || exchange.resource.custom.is_some() {

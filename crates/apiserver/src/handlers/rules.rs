@@ -1,7 +1,7 @@
 //! What the kind of an object asks for: one view on built-in kinds, which have code of their own, and custom
 //! kinds, which have a schema.
 
-use super::Exchange;
+use super::{Exchange, body::Source};
 use crate::{
     contract::{Context, Deletion, Kind},
     crd::{self, CustomVersion},
@@ -175,10 +175,10 @@ impl FieldValidation {
 pub(super) fn decode(
     exchange: &Exchange<'_>,
     value: Value,
-    duplicates: &[String],
+    source: &Source,
     validation: FieldValidation,
 ) -> Result<Value, ApiError> {
-    decode_with(types::decode, exchange, value, duplicates, validation)
+    decode_with(types::decode, exchange, value, source, validation)
 }
 
 /// The same for what a strategic merge patch made.
@@ -187,14 +187,14 @@ pub(super) fn decode_merged(
     value: Value,
     validation: FieldValidation,
 ) -> Result<Value, ApiError> {
-    decode_with(types::decode_merged, exchange, value, &[], validation)
+    decode_with(types::decode_merged, exchange, value, &Source::default(), validation)
 }
 
 fn decode_with(
     read: impl Fn(TypeRef, Value) -> Result<Decoded, ApiError>,
     exchange: &Exchange<'_>,
     value: Value,
-    duplicates: &[String],
+    source: &Source,
     validation: FieldValidation,
 ) -> Result<Value, ApiError> {
     let (resource, target) = (exchange.resource, exchange.target);
@@ -209,21 +209,19 @@ fn decode_with(
     } else {
         (value, Vec::new())
     };
-    if validation == FieldValidation::Ignore || (unknown.is_empty() && duplicates.is_empty()) {
+    if validation == FieldValidation::Ignore || (unknown.is_empty() && source.is_clean()) {
         return Ok(object);
     }
-    let fields = unknown.iter().map(|path| format!("unknown field {path:?}"));
-    let fields = fields.chain(duplicates.iter().map(|path| format!("duplicate field {path:?}")));
+    let complaints = source.complaints(unknown);
     if validation == FieldValidation::Strict {
         let kind = &resource.kind;
-        let fields: Vec<String> = fields.collect();
         return Err(ApiError::bad_request(format!(
             "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
             target.version,
-            fields.join(", ")
+            complaints.join(", ")
         )));
     }
-    exchange.warnings.borrow_mut().extend(fields);
+    exchange.warnings.borrow_mut().extend(complaints);
     Ok(object)
 }
 

@@ -45,9 +45,9 @@ const ATTEMPTS: usize = 5;
 pub(super) fn update(exchange: &Exchange<'_>, part: Part, bytes: &Bytes) -> Result<Response<Body>, ApiError> {
     let dry_run = exchange.query.dry_run("UpdateOptions")?;
     let validation = FieldValidation::read(exchange, "UpdateOptions")?;
-    let (mut new, duplicates) = body::decode_strictly(exchange.headers, &exchange.resource.kind, bytes)?;
+    let (mut new, source) = body::decode_strictly(exchange.headers, &exchange.resource.kind, bytes)?;
     check_type(exchange, &mut new)?;
-    let new = rules::decode(exchange, new, &duplicates, validation)?;
+    let new = rules::decode(exchange, new, &source, validation)?;
     same_name(exchange, &new)?;
     same_namespace(exchange, &new)?;
     let key = Key::new(&exchange.target.namespace, &exchange.target.name);

@@ -155,7 +155,7 @@ async fn answer(server: ApiServer, request: Request<Incoming>) -> Response<Body>
 /// Refuses what a web page could send: a foreign `Origin`, or a `Host` that a foreign name was made to lead to.
 fn foreign<B>(request: &Request<B>) -> Option<ApiError> {
     let text = |name| request.headers().get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
-    let host = request.uri().authority().map(|authority| authority.as_str()).or_else(|| text(header::HOST));
+    let host = request.uri().authority().map(http::uri::Authority::as_str).or_else(|| text(header::HOST));
     let refuse = |what: &str| ApiError::new(StatusCode::FORBIDDEN, "Forbidden", format!("forbidden: {what}"));
     if !host.is_some_and(is_own_name) {
         return Some(refuse("this server does not go by the name in the Host header"));
