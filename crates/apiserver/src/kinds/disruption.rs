@@ -5,7 +5,7 @@ use super::{
     pod_life::set_condition,
     report::Report,
     selector, wire_time,
-    workloads::{at_most_all, int_or_percent},
+    workload_rules::{at_most_all, int_or_percent},
 };
 use crate::{
     contract::{Context, Kind},

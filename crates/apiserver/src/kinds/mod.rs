@@ -33,6 +33,7 @@ mod service;
 mod shape_tests;
 mod storage;
 mod volume_validation;
+mod workload_rules;
 mod workloads;
 
 pub(crate) use quantity::Quantity;

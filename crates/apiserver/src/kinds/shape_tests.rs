@@ -182,13 +182,25 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
+/// Metadata of the right shape with odd texts in it.
+fn odd_metadata() -> impl Strategy<Value = Value> {
+    let text = || proptest::sample::select(TEXTS);
+    proptest::collection::vec(text(), 8).prop_map(|texts| {
+        json!({
+            "name": texts[0], "generateName": texts[1], "namespace": texts[2], "uid": texts[3],
+            "labels": {texts[4]: texts[5]}, "annotations": {texts[5]: texts[6]}, "finalizers": [texts[7], texts[0]],
+            "ownerReferences": [{"apiVersion": texts[1], "kind": texts[2], "name": texts[3], "controller": true}],
+        })
+    })
+}
+
 /// Something that begins like an object, so that the hooks get past its first field.
 fn any_object() -> impl Strategy<Value = Value> {
     let part =
         || prop_oneof![any_json(), any_json().prop_map(|value| json!({ "spec": value, "metadata": {} }))];
     prop_oneof![
         any_json(),
-        (any_json(), part(), any_json()).prop_map(|(metadata, spec, status)| {
+        (prop_oneof![any_json(), odd_metadata()], part(), any_json()).prop_map(|(metadata, spec, status)| {
             json!({
                 "metadata": metadata, "spec": {"template": spec, "containers": [status.clone()], "volumes": [metadata],
                     "ports": status, "selector": spec, "taints": [spec], "updateStrategy": metadata},
