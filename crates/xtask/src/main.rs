@@ -1,2 +1,35 @@
+//! Chores of this repository: `cargo xtask test` and `cargo xtask bench`.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod lines;
+mod steps;
+mod suite;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask <chore>
+
+  test [NAME…]    formatting, lints and all tests; with names only the tests whose name contains one of them
+  bench           the benchmarks, in a release build; prints what it measures";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match words.as_slice() {
+        ["test", names @ ..] if names.iter().all(|name| !name.starts_with('-')) => suite::run(names),
+        ["bench"] => steps::bench(),
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        _ => Err(USAGE.to_owned()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
