@@ -2,11 +2,12 @@
 //! what is written down on the servers.
 
 use crate::wire::{Fence, Line, Paths, Stalled, Wire};
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use hostler_base::{Body, BoxError, Chance, Clock, Transport, transport};
 use http::{Request, Response};
 use std::{
     collections::BTreeMap,
+    panic::AssertUnwindSafe,
     pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -99,7 +100,7 @@ pub struct Process {
 }
 
 enum Happened {
-    Ended { incarnation: u32, crashed: bool },
+    Ended { incarnation: u32, how: &'static str },
     Due,
     Woken,
 }
@@ -169,15 +170,12 @@ impl Supervisor {
                 }
                 Some(happened) = self.running.join_next() => match happened {
                     Ok(Happened::Due) => self.start(&stall_sender, &shutdown),
-                    Ok(Happened::Ended { incarnation, crashed }) => {
-                        self.note(incarnation, if crashed { "crashed" } else { "ended" });
-                        self.bury(Some(incarnation));
+                    Ok(Happened::Ended { incarnation, how }) => {
+                        self.note(incarnation, how);
+                        self.bury(incarnation);
                     }
-                    Ok(Happened::Woken) => {}
-                    Err(error) => {
-                        self.note(self.next.saturating_sub(1), &format!("panicked: {error}"));
-                        self.bury(None);
-                    }
+                    // Panics of a program are caught where it runs.
+                    Ok(Happened::Woken) | Err(_) => {}
                 },
             }
         }
@@ -215,14 +213,15 @@ impl Supervisor {
         self.note(incarnation, "started");
         let program = self.spec.program.clone();
         self.running.spawn(async move {
-            let root = async move { program(context).await };
-            let crashed = tokio::select! {
+            // Nothing of the program is looked at after a panic: it is dropped like that of a dead process.
+            let root = AssertUnwindSafe(async move { program(context).await }).catch_unwind();
+            let how = tokio::select! {
                 biased;
-                () = fence.closed() => true,
-                () = while_awake(&fence, root) => false,
+                () = fence.closed() => "crashed",
+                ended = while_awake(&fence, root) => if ended.is_ok() { "ended" } else { "panicked" },
             };
             fence.close();
-            Happened::Ended { incarnation, crashed }
+            Happened::Ended { incarnation, how }
         });
     }
 
@@ -235,13 +234,8 @@ impl Supervisor {
     }
 
     /// Takes an ended incarnation off the list; the last one is replaced.
-    fn bury(&mut self, incarnation: Option<u32>) {
-        if let Some(incarnation) = incarnation {
-            self.forget(incarnation);
-        } else {
-            // A panic does not say whose it was: all that is closed or unknown goes.
-            self.live.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        }
+    fn bury(&mut self, incarnation: u32) {
+        self.forget(incarnation);
         if self.live.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
             self.start_later();
         }
@@ -259,13 +253,13 @@ impl Supervisor {
 }
 
 /// Runs `root` as long as its process is awake: while it stalls, nothing of it is polled.
-async fn while_awake(fence: &Fence, root: impl Future<Output = ()>) {
+async fn while_awake<T>(fence: &Fence, root: impl Future<Output = T>) -> T {
     let mut root = pin!(root);
     loop {
         tokio::select! {
             biased;
             () = fence.stalled() => fence.pass().await,
-            () = &mut root => return,
+            output = &mut root => return output,
         }
     }
 }

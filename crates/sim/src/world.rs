@@ -184,9 +184,9 @@ impl World {
                 return Err(format!("an invariant was violated before {what}: {}", violation.message));
             }
             while let Some(ended) = self.tasks.try_join_next() {
-                ended.map_err(|error| {
-                    format!("a part of the world broke while waiting until {what}: {error}")
-                })?;
+                if let Err(error) = ended.unwrap_or_else(|error| Err(error.to_string())) {
+                    return Err(format!("a part of the world broke before {what}: {error}"));
+                }
             }
             if self.clock.instant() >= deadline {
                 return Err(format!("not reached within {limit:?}: {what}"));

@@ -75,3 +75,29 @@ async fn a_world_ends_when_it_is_asked_to() {
     world.run_for(Duration::from_secs(1)).await;
     world.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_panics_is_started_again() {
+    let mut world = World::in_virtual_time(Plan::seeded(1));
+    let process = world.start("clumsy", |context| {
+        Box::pin(async move {
+            context.clock.sleep(Duration::from_secs(1)).await;
+            assert!(context.incarnation > 1, "on purpose");
+            context.shutdown.cancelled().await;
+        })
+    });
+    world.run_for(Duration::from_secs(5)).await;
+    assert_eq!(process.live(), [2]);
+    assert!(world.wire().is_some_and(|wire| wire.trace().contains("clumsy/1 panicked")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_part_of_the_world_is_noticed() {
+    let mut world = World::in_virtual_time(Plan::seeded(1));
+    let never = async || false;
+    let waited = world.run_until("never", Duration::from_secs(5), never).await;
+    assert_eq!(waited, Err("not reached within 5s: never".to_owned()));
+    world.add_background(async { panic!("on purpose") });
+    let broken = world.run_until("never", Duration::from_secs(5), never).await;
+    assert!(broken.is_err_and(|error| error.contains("a part of the world broke before never")));
+}
