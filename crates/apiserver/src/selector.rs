@@ -245,6 +245,12 @@ fn valid_value(key: &str, value: &str) -> Result<(), String> {
     }
 }
 
+/// The one name a field selector asks for with `metadata.name=…`.
+pub(crate) fn selected_name(text: &str) -> Option<String> {
+    let terms = parse_fields(text).ok()?;
+    terms.into_iter().find(|term| term.equal && term.field == "metadata.name").map(|term| term.value)
+}
+
 /// Parses a field selector: `a=b,c!=d` with `\` before `,`, `=` and itself inside values.
 pub(crate) fn parse_fields(text: &str) -> Result<Vec<FieldTerm>, String> {
     let mut out = Vec::new();
@@ -354,6 +360,8 @@ mod tests {
             term("status.phase", "Running", true),
         ];
         assert_eq!(parsed, expected);
+        assert_eq!(selected_name("a=b,metadata.name=c").as_deref(), Some("c"));
+        assert_eq!(selected_name("metadata.name!=c"), None);
         assert!(parse_fields("metadata.name").is_err());
         assert!(parse_fields(r"a=b\x").is_err());
         assert!(parse_fields("a=b=c").is_err());

@@ -194,7 +194,7 @@ pub(crate) fn create_object(
 /// The namespace in the body, if there is one, has to be the one in the path.
 pub(super) fn same_namespace(exchange: &Exchange<'_>, object: &Value) -> Result<(), ApiError> {
     let namespace = object::namespace(object);
-    if namespace.is_empty() || namespace == exchange.target.namespace {
+    if namespace.is_empty() || namespace == exchange.target.namespace || !exchange.resource.namespaced {
         return Ok(());
     }
     Err(ApiError::bad_request(

@@ -24,6 +24,7 @@ use crate::{
     query::Query,
     registry::Resource,
     request::{self, Place, Target},
+    selector,
     server::{ApiServer, Core},
     store::Stored,
     table::{self, Include},
@@ -157,11 +158,12 @@ fn bearer(headers: &HeaderMap) -> Option<String> {
 
 /// Finds out who asks by the bearer token, then answers.
 pub(crate) async fn with_token(core: Arc<Core>, request: Request<Body>) -> Response<Body> {
-    let token = bearer(request.headers());
-    let user = match token.and_then(|token| core.user_of(&token)) {
-        Some(user) => user,
-        None if is_open(request.uri().path()) => ApiServer::anonymous(),
-        None => return refusal(&ApiError::unauthorized()),
+    let user = match bearer(request.headers()) {
+        Some(token) => match core.user_of(&token) {
+            Some(user) => user,
+            None => return refusal(&ApiError::unauthorized()),
+        },
+        None => ApiServer::anonymous(),
     };
     handle(core, Arc::new(user), request).await
 }
@@ -178,6 +180,7 @@ pub(crate) async fn handle(core: Arc<Core>, user: Arc<User>, request: Request<Bo
         Ok(response) => response,
         Err(error) => refusal(&error),
     };
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     if head_only {
         *response.body_mut() = transport::empty();
     }
@@ -202,7 +205,12 @@ async fn route(core: Arc<Core>, user: Arc<User>, request: Request<Body>) -> Resu
     };
     let watch = query.flag("watch").unwrap_or(false) && target.name.is_empty();
     let verb = request::verb(&parts.method, &target, watch).ok_or_else(not_allowed)?;
-    permit(&core, &user, &target.attributes(verb, path))?;
+    let mut attributes = target.attributes(verb, path);
+    if attributes.name.is_empty() {
+        // A list of the one object of this name needs no right to list others.
+        attributes.name = selector::selected_name(query.text("fieldSelector")).unwrap_or_default();
+    }
+    permit(&core, &user, &attributes)?;
     let resource = core
         .registry
         .find(&target.group, &target.version, &target.resource)

@@ -3,10 +3,10 @@
 
 use super::{Exchange, body::Source};
 use crate::{
-    contract::{Context, Deletion, Kind},
+    contract::{Context, Deletion, Kind, keep},
     crd::{self, CustomVersion},
     error::ApiError,
-    field::FieldError,
+    field::{Fault, FieldError},
     kinds, object,
     registry::Resource,
     types::{
@@ -61,6 +61,16 @@ impl Kind for Definitions {
             "conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored_versions(object),
         });
         Ok(())
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value, _context: &Context<'_>) {
+        keep(new, old, "status");
+        let stored = stored_versions(new);
+        if let (Some(known), Some(stored)) =
+            (new["status"]["storedVersions"].as_array_mut(), stored.as_array())
+        {
+            known.extend(stored.iter().filter(|name| !known.contains(name)).cloned().collect::<Vec<_>>());
+        }
     }
 
     fn validate(&self, object: &Value) -> Vec<FieldError> {
@@ -157,7 +167,19 @@ pub(super) enum FieldValidation {
 }
 
 impl FieldValidation {
+    /// Reads how unknown fields are to be treated, and checks who wants to be named as the fields' manager.
     pub(super) fn read(exchange: &Exchange<'_>, options: &str) -> Result<Self, ApiError> {
+        let manager = exchange.query.text("fieldManager");
+        if manager.len() > 128 {
+            let why = "may not be more than 128 bytes";
+            let error = FieldError::new(Fault::TooLong, "fieldManager", json!(manager), why);
+            return Err(ApiError::invalid("meta.k8s.io", options, "", &[error]));
+        }
+        if manager.chars().any(char::is_control) {
+            let error =
+                FieldError::invalid("fieldManager", manager, "should only contain printable characters");
+            return Err(ApiError::invalid("meta.k8s.io", options, "", &[error]));
+        }
         match exchange.query.text("fieldValidation") {
             "" | "Warn" => Ok(Self::Warn),
             "Ignore" => Ok(Self::Ignore),

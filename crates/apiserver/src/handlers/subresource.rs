@@ -18,7 +18,7 @@ use crate::{
     kinds, object, service_account,
 };
 use bytes::Bytes;
-use hostler_base::transport::Body;
+use hostler_base::transport::{self, Body};
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -55,9 +55,18 @@ fn view_tree(exchange: &Exchange<'_>) -> Result<Value, ApiError> {
     Ok(view::tree(exchange.resource, &exchange.target.version, &*read::find(exchange)?))
 }
 
+/// Nodes are simulated: there is nothing to connect to.
 fn no_runtime(exchange: &Exchange<'_>) -> Result<Response<Body>, ApiError> {
-    read::find(exchange)?;
-    let (what, pod) = (&exchange.target.subresource, &exchange.target.name);
+    let object = view_tree(exchange)?;
+    let (what, pod) = (exchange.target.subresource.as_str(), &exchange.target.name);
+    if object["spec"]["nodeName"].as_str().unwrap_or_default().is_empty() {
+        if what != "log" {
+            return Err(ApiError::bad_request(format!("pod {pod} does not have a host assigned")));
+        }
+        let mut nothing = Response::new(transport::empty());
+        *nothing.status_mut() = StatusCode::NO_CONTENT;
+        return Ok(nothing);
+    }
     Err(ApiError::bad_request(format!(
         "{what} of pod {pod:?} is not possible: the nodes of this cluster are simulated and have no container runtime"
     )))

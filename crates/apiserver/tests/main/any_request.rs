@@ -216,7 +216,7 @@ async fn every_request_is_answered_by_an_object_or_a_status() {
                     "{method} {path}: {answer}"
                 );
             }
-        } else if !path.contains("watch=true") {
+        } else if !path.contains("watch=true") && code != 204 {
             assert!(answer["kind"].is_string(), "{method} {path} answered {code}: {answer}");
             done += 1;
         }
