@@ -5,9 +5,9 @@ use crate::{age, contract::Column, field::plain_float};
 use jiff::Timestamp;
 use serde_json::Value;
 
-const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
+const NAME: &str = "The object's name, unique in its namespace.";
 
-const AGE: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+const AGE: &str = "How long ago the object was created.";
 
 /// The columns of one version, Name first.
 #[derive(Debug)]

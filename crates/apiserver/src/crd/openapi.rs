@@ -4,9 +4,9 @@ use super::{CustomVersion, Identity};
 use serde_json::{Map, Value, json};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
-const API_VERSION: &str = "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
-const KIND: &str = "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
-const METADATA: &str = "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+const API_VERSION: &str = "The group and version of the API this object is written in.";
+const KIND: &str = "What kind of object this is.";
+const METADATA: &str = "Name, namespace, labels and what the server keeps about the object.";
 
 /// Puts the paths and schemas of one document into another of the same group version.
 pub fn merge_openapi(into: &mut Value, other: Value) {
