@@ -5,17 +5,22 @@
 //! Parts see the cluster through shared caches and run as sweeps: observe, decide by pure functions, act.
 #![forbid(unsafe_code)]
 
+mod accounts;
+mod budgets;
 mod cache;
 mod discover;
 mod events;
 mod garbage;
 mod kind;
 mod namespaces;
+mod nodes;
 mod options;
 mod part;
 mod quantity;
 mod scheduler;
 mod selector;
+mod tokens;
+mod volumes;
 mod watch;
 mod workload;
 
@@ -52,6 +57,20 @@ pub async fn run(
     let mut parts: Vec<Starter> = Vec::new();
     add(&mut parts, &caches, options.deployments, || workload::deployment::Deployments);
     add(&mut parts, &caches, options.replica_sets, || workload::replica_set::ReplicaSets);
+    add(&mut parts, &caches, options.stateful_sets, || workload::stateful_set::StatefulSets);
+    add(&mut parts, &caches, options.daemon_sets, || workload::daemon_set::DaemonSets);
+    add(&mut parts, &caches, options.jobs, || workload::job::Jobs);
+    add(&mut parts, &caches, options.volume_binding, || volumes::bind::Binder);
+    add(&mut parts, &caches, options.provisioner, || volumes::provision::Provisioner);
+    add(&mut parts, &caches, options.volume_protection, || volumes::protect::Protection);
+    add(&mut parts, &caches, options.attach_detach, || volumes::attach::AttachDetach);
+    add(&mut parts, &caches, options.attacher, || volumes::attacher::Attacher);
+    add(&mut parts, &caches, options.budgets, || budgets::Budgets);
+    add(&mut parts, &caches, options.node_life_cycle, nodes::health::NodeHealth::default);
+    add(&mut parts, &caches, options.taint_eviction, nodes::eviction::TaintEviction::default);
+    add(&mut parts, &caches, options.pod_garbage_collection, nodes::pod_garbage::PodGarbage::default);
+    add(&mut parts, &caches, options.service_accounts, || accounts::Accounts);
+    add(&mut parts, &caches, options.bootstrap_tokens, || tokens::Tokens);
     add(&mut parts, &caches, options.namespaces, || namespaces::Namespaces);
     if options.garbage_collection {
         let signal = part::register::<garbage::Collector>(&caches);

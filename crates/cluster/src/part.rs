@@ -192,8 +192,12 @@ pub(crate) trait Part: Send + 'static {
 /// Says what the part wants to see; must be done for all parts before the watches start.
 pub(crate) fn register<P: Part>(caches: &Caches) -> Signal {
     let signal = Signal::default();
-    P::wakes(caches).iter().for_each(|cache| cache.listen(&signal));
-    P::reads(caches).iter().for_each(|cache| cache.want());
+    for cache in P::wakes(caches) {
+        cache.listen(&signal);
+    }
+    for cache in P::reads(caches) {
+        cache.want();
+    }
     signal
 }
 

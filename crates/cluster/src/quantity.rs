@@ -42,10 +42,8 @@ fn parse(text: &str, digits: i32) -> Option<i64> {
     let tens = tens + digits - i32::try_from(fraction.len()).ok()?;
     let mut value = mantissa.checked_mul(1_i128.checked_shl(twos)?)?;
     if tens >= 0 {
-        value = match 10_i128.checked_pow(tens.unsigned_abs()).and_then(|factor| value.checked_mul(factor)) {
-            Some(value) => value,
-            None => i128::MAX,
-        };
+        let factor = 10_i128.checked_pow(tens.unsigned_abs());
+        value = factor.and_then(|factor| value.checked_mul(factor)).unwrap_or(i128::MAX);
     } else if let Some(divisor) = 10_i128.checked_pow(tens.unsigned_abs()) {
         // Away from zero: a request is never made smaller by rounding.
         value = value / divisor + i128::from(value % divisor != 0);

@@ -15,6 +15,7 @@ mod spread;
 pub(crate) mod storage;
 pub(crate) mod taints;
 
+pub(crate) use node_affinity::is_wanted;
 pub(crate) use run::Scheduler;
 
 use k8s_openapi::api::core::v1::Pod;

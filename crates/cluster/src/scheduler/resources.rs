@@ -97,6 +97,9 @@ pub(crate) fn allocatable(node: &Node) -> Amounts {
     Amounts::of(node.status.as_ref().and_then(|status| status.allocatable.as_ref()))
 }
 
+/// Named before all others.
+const FIRST: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+
 /// Every resource that does not suffice, in the order in which the real scheduler names them.
 pub(crate) fn refusals(asked: &Amounts, node: &NodeView) -> Vec<Refusal> {
     let mut refusals = Vec::new();
@@ -110,7 +113,6 @@ pub(crate) fn refusals(asked: &Amounts, node: &NodeView) -> Vec<Refusal> {
         (amount > 0 && amount > all.saturating_sub(node.requested.get(name)))
             .then(|| Refusal { reason: format!("Insufficient {name}"), lasting: amount > all })
     };
-    const FIRST: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
     refusals.extend(FIRST.iter().filter_map(|name| short(name)));
     refusals.extend(
         asked

@@ -243,7 +243,7 @@ mod tests {
             "old",
             "costly",
         ];
-        let mut pods = [
+        let mut pods = vec![
             costly,
             pod(
                 &json!({"metadata": {"name": "old", "creationTimestamp": old}, "spec": on("b"), "status": ready(old)}),

@@ -108,7 +108,7 @@ async fn custom_objects_own_and_are_owned() {
     bench
         .until("widgets are served", || async {
             let api = bench.api("example.com/v1", "Widget", Some("default"));
-            api.list(&Default::default()).await.ok().map(|_| ())
+            api.list(&kube::api::ListParams::default()).await.ok().map(|_| ())
         })
         .await;
     let owner = bench.create(widget("owner", json!([]))).await;

@@ -22,7 +22,7 @@ async fn a_namespace_goes_when_everything_in_it_is_gone() {
     bench
         .until("widgets are served", || async {
             let api = bench.api("example.com/v1", "Widget", Some("team"));
-            api.list(&Default::default()).await.ok().map(|_| ())
+            api.list(&kube::api::ListParams::default()).await.ok().map(|_| ())
         })
         .await;
     bench.create(widget("free", json!([]))).await;

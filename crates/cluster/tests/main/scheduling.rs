@@ -40,7 +40,8 @@ async fn a_pod_waits_with_a_reason_until_a_node_comes() {
     );
     bench.node("big", "8").await;
     assert_eq!(node_of(&bench, "large").await, "big");
-    let events = bench.api("v1", "Event", Some("default")).list(&Default::default()).await.unwrap();
+    let events =
+        bench.api("v1", "Event", Some("default")).list(&kube::api::ListParams::default()).await.unwrap();
     let reasons: Vec<&str> = events
         .items
         .iter()

@@ -47,7 +47,11 @@ async fn a_deployment_is_rolled_out_updated_scaled_and_rolled_back() {
     bench.patch(DEPLOYMENT, "default", "web", image("one")).await;
     let found = complete(&bench, "web", 2).await;
     assert_eq!(revision(&found), "3");
-    let sets = bench.api("apps/v1", "ReplicaSet", Some("default")).list(&Default::default()).await.unwrap();
+    let sets = bench
+        .api("apps/v1", "ReplicaSet", Some("default"))
+        .list(&kube::api::ListParams::default())
+        .await
+        .unwrap();
     assert_eq!(sets.items.len(), 2, "the first set is used again");
 
     bench
@@ -57,8 +61,11 @@ async fn a_deployment_is_rolled_out_updated_scaled_and_rolled_back() {
         .unwrap();
     bench
         .until("sets and pods are gone", || async {
-            let sets =
-                bench.api("apps/v1", "ReplicaSet", Some("default")).list(&Default::default()).await.unwrap();
+            let sets = bench
+                .api("apps/v1", "ReplicaSet", Some("default"))
+                .list(&kube::api::ListParams::default())
+                .await
+                .unwrap();
             (sets.items.is_empty() && bench.pods("default", "app=web").await.is_empty()).then_some(())
         })
         .await;

@@ -61,7 +61,8 @@ async fn tend(
     }
     let collisions = set.status.as_ref().and_then(|status| status.collision_count);
     let kept =
-        revision::keep(context, revisions, set.as_ref(), &spec.selector, &spec.template, collisions, sweep).await;
+        revision::keep(context, revisions, set.as_ref(), &spec.selector, &spec.template, collisions, sweep)
+            .await;
     let Some(history) = kept else { return };
     let hash = revision::hash_of(&history.update).to_owned();
     let now = context.now();
@@ -154,12 +155,20 @@ fn places(
         let name = node.metadata.name.clone().unwrap_or_default();
         let trial = daemon(set, &name, hash);
         let (wanted, tolerated) = plan::wants(&trial, node);
-        places.push(Place { daemons: by_node.remove(&name).unwrap_or_default(), node: name, wanted, tolerated });
+        places.push(Place {
+            daemons: by_node.remove(&name).unwrap_or_default(),
+            node: name,
+            wanted,
+            tolerated,
+        });
     }
     // Pods for nodes that are no more.
-    places.extend(
-        by_node.into_iter().map(|(node, daemons)| Place { node, daemons, wanted: false, tolerated: false }),
-    );
+    places.extend(by_node.into_iter().map(|(node, daemons)| Place {
+        node,
+        daemons,
+        wanted: false,
+        tolerated: false,
+    }));
     places
 }
 

@@ -229,38 +229,82 @@ mod tests {
             ("on its way out", rules, vec![place("a", true, &[("1", "leaving")])], vec![], vec![]),
             ("failed", rules, vec![place("a", true, &[("1", "failed")])], vec![], vec!["1"]),
             ("two of them", rules, vec![place("a", true, &[("1", ""), ("2", "")])], vec![], vec!["2"]),
-            ("old, one at a time", rules, vec![place("a", true, &[("1", "old")]), place("b", true, &[("2", "old")])], vec![], vec!["1"]),
-            ("old, one is missing", rules, vec![place("a", true, &[("1", "leaving")]), place("b", true, &[("2", "old")])], vec![], vec![]),
-            ("old and useless", rules, vec![place("a", true, &[("1", "old unready")]), place("b", true, &[("2", "old")])], vec![], vec!["1"]),
+            (
+                "old, one at a time",
+                rules,
+                vec![place("a", true, &[("1", "old")]), place("b", true, &[("2", "old")])],
+                vec![],
+                vec!["1"],
+            ),
+            (
+                "old, one is missing",
+                rules,
+                vec![place("a", true, &[("1", "leaving")]), place("b", true, &[("2", "old")])],
+                vec![],
+                vec![],
+            ),
+            (
+                "old and useless",
+                rules,
+                vec![place("a", true, &[("1", "old unready")]), place("b", true, &[("2", "old")])],
+                vec![],
+                vec!["1"],
+            ),
             ("by hand", by_hand, vec![place("a", true, &[("1", "old")])], vec![], vec![]),
-            ("a surge starts", surging, vec![place("a", true, &[("1", "old")]), place("b", true, &[("2", "old")])], vec!["a"], vec![]),
-            ("a surge waits", surging, vec![place("a", true, &[("1", "old"), ("3", "unready")]), place("b", true, &[("2", "old")])], vec![], vec![]),
+            (
+                "a surge starts",
+                surging,
+                vec![place("a", true, &[("1", "old")]), place("b", true, &[("2", "old")])],
+                vec!["a"],
+                vec![],
+            ),
+            (
+                "a surge waits",
+                surging,
+                vec![place("a", true, &[("1", "old"), ("3", "unready")]), place("b", true, &[("2", "old")])],
+                vec![],
+                vec![],
+            ),
             ("a surge ends", surging, vec![place("a", true, &[("1", "old"), ("3", "")])], vec![], vec!["1"]),
         ] {
             let plan = plan(&rules, &places);
-            assert_eq!((plan.create, plan.delete), (create.into_iter().map(str::to_owned).collect(), delete.into_iter().map(str::to_owned).collect()), "{name}");
+            assert_eq!(
+                (plan.create, plan.delete),
+                (
+                    create.into_iter().map(str::to_owned).collect(),
+                    delete.into_iter().map(str::to_owned).collect()
+                ),
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn a_daemon_is_pinned_and_tolerant() {
-        let mut pod: Pod = serde_json::from_value(json!({"spec": {"containers": [], "affinity": {"nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-                {"matchExpressions": [{"key": "os", "operator": "Exists"}]}
-            ]}
-        }}}}))
-        .unwrap();
+        let mut pod: Pod =
+            serde_json::from_value(json!({"spec": {"containers": [], "affinity": {"nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "os", "operator": "Exists"}]}
+                ]}
+            }}}}))
+            .unwrap();
         pin(&mut pod, "n1");
         assert_eq!(pinned_to(&pod).as_deref(), Some("n1"));
         let node = |name: &str, labels: serde_json::Value, taints: serde_json::Value| -> Node {
-            serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}, "spec": {"taints": taints}})).unwrap()
+            serde_json::from_value(
+                json!({"metadata": {"name": name, "labels": labels}, "spec": {"taints": taints}}),
+            )
+            .unwrap()
         };
         let os = json!({"os": "linux"});
         let taint = |key: &str, effect: &str| json!([{"key": key, "effect": effect}]);
         assert_eq!(wants(&pod, &node("n1", os.clone(), json!([]))), (true, true));
         assert_eq!(wants(&pod, &node("n2", os.clone(), json!([]))), (false, false));
         assert_eq!(wants(&pod, &node("n1", json!({}), json!([]))), (false, false));
-        assert_eq!(wants(&pod, &node("n1", os.clone(), taint("node.kubernetes.io/unschedulable", "NoSchedule"))), (true, true));
+        assert_eq!(
+            wants(&pod, &node("n1", os.clone(), taint("node.kubernetes.io/unschedulable", "NoSchedule"))),
+            (true, true)
+        );
         assert_eq!(wants(&pod, &node("n1", os.clone(), taint("mine", "NoSchedule"))), (false, true));
         assert_eq!(wants(&pod, &node("n1", os, taint("mine", "NoExecute"))), (false, false));
     }

@@ -18,6 +18,8 @@ use sets::{REVISION, Sets, replicas, revision};
 use status::News;
 use std::sync::Arc;
 
+pub(crate) use numbers::scaled;
+
 const NAME: &str = "deployment-controller";
 
 #[derive(Debug, Default)]

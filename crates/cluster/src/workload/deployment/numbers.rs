@@ -154,7 +154,7 @@ pub(crate) fn share(
 ) -> Vec<(usize, i32)> {
     let active: Vec<&Set> = old.iter().chain(new).filter(|set| set.replicas > 0).collect();
     let only = match active.as_slice() {
-        [] => new.or(old.last()),
+        [] => new.or_else(|| old.last()),
         [one] => Some(*one),
         _ => None,
     };

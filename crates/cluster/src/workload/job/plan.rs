@@ -1,0 +1,229 @@
+//! What a job does next.
+
+use jiff::Timestamp;
+use std::collections::BTreeSet;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rules {
+    pub(super) parallelism: i32,
+    /// How many have to succeed; without a number the first success ends the making of new ones.
+    pub(super) completions: Option<i32>,
+    pub(super) indexed: bool,
+    pub(super) backoff_limit: i32,
+    pub(super) suspended: bool,
+    /// Pods on their way out are replaced only when they are gone.
+    pub(super) wait_for_leaving: bool,
+    pub(super) deadline: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Worker {
+    pub(super) uid: String,
+    pub(super) index: Option<i32>,
+    pub(super) leaving: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) succeeded: i32,
+    pub(super) failed: i32,
+    pub(super) completed: BTreeSet<i32>,
+    /// Pods that have not ended.
+    pub(super) workers: Vec<Worker>,
+    /// No new pods before this time, because earlier ones failed.
+    pub(super) not_before: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Succeeded,
+    Failed {
+        reason: &'static str,
+        message: &'static str,
+    },
+    Suspend,
+    /// Make pods for these indexes (`None`: without index) and remove these.
+    Work {
+        create: Vec<Option<i32>>,
+        delete: Vec<String>,
+    },
+}
+
+pub(super) fn plan(rules: &Rules, seen: &Seen, now: Timestamp) -> Next {
+    if seen.failed > rules.backoff_limit {
+        return Next::Failed {
+            reason: "BackoffLimitExceeded",
+            message: "Job has reached the specified backoff limit",
+        };
+    }
+    if rules.deadline.is_some_and(|deadline| deadline <= now) {
+        return Next::Failed {
+            reason: "DeadlineExceeded",
+            message: "Job was active longer than specified deadline",
+        };
+    }
+    let done = match rules.completions {
+        Some(wanted) => seen.succeeded >= wanted,
+        None => seen.succeeded > 0 && seen.workers.is_empty(),
+    };
+    if done {
+        return Next::Succeeded;
+    }
+    if rules.suspended {
+        return Next::Suspend;
+    }
+    let active: Vec<&Worker> = seen.workers.iter().filter(|worker| !worker.leaving).collect();
+    let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
+    let wanted = match rules.completions {
+        Some(completions) => rules.parallelism.min(completions - seen.succeeded),
+        None if seen.succeeded > 0 => count(active.len()).min(rules.parallelism),
+        None => rules.parallelism,
+    };
+    let surplus = usize::try_from(count(active.len()) - wanted).unwrap_or(0);
+    let delete = active.iter().rev().take(surplus).map(|worker| worker.uid.clone()).collect();
+    let present = if rules.wait_for_leaving { seen.workers.len() } else { active.len() };
+    let mut missing = usize::try_from(wanted - count(present)).unwrap_or(0);
+    if seen.not_before.is_some_and(|at| at > now) {
+        missing = 0;
+    }
+    let create = if rules.indexed {
+        let busy: BTreeSet<i32> = seen
+            .workers
+            .iter()
+            .filter(|worker| !worker.leaving || rules.wait_for_leaving)
+            .filter_map(|worker| worker.index)
+            .collect();
+        (0..rules.completions.unwrap_or(0))
+            .filter(|index| !seen.completed.contains(index) && !busy.contains(index))
+            .take(missing)
+            .map(Some)
+            .collect()
+    } else {
+        vec![None; missing]
+    };
+    Next::Work { create, delete }
+}
+
+/// Indexes as Kubernetes writes them: `0,2-4`.
+pub(super) fn ranges(indexes: &BTreeSet<i32>) -> String {
+    let mut parts: Vec<(i32, i32)> = Vec::new();
+    for index in indexes {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == *index => *last = *index,
+            _ => parts.push((*index, *index)),
+        }
+    }
+    let words: Vec<String> = parts
+        .into_iter()
+        .map(|(first, last)| match last - first {
+            0 => first.to_string(),
+            1 => format!("{first},{last}"),
+            _ => format!("{first}-{last}"),
+        })
+        .collect();
+    words.join(",")
+}
+
+pub(super) fn parse_ranges(text: &str) -> BTreeSet<i32> {
+    text.split(',')
+        .filter_map(|part| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            Some(first.trim().parse::<i32>().ok()?..=last.trim().parse::<i32>().ok()?)
+        })
+        .flatten()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workers(states: &[&str]) -> Vec<Worker> {
+        states
+            .iter()
+            .enumerate()
+            .map(|(at, state)| Worker {
+                uid: at.to_string(),
+                index: state.trim_end_matches('x').parse().ok(),
+                leaving: state.ends_with('x'),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_job_works_until_it_is_done() {
+        let rules = Rules {
+            parallelism: 2,
+            completions: Some(3),
+            indexed: false,
+            backoff_limit: 1,
+            suspended: false,
+            wait_for_leaving: false,
+            deadline: None,
+        };
+        let queue = Rules { completions: None, ..rules.clone() };
+        let indexed = Rules { indexed: true, ..rules.clone() };
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let seen = |succeeded: i32, failed: i32, states: &[&str]| Seen {
+            succeeded,
+            failed,
+            workers: workers(states),
+            ..Seen::default()
+        };
+        let work = |create: usize, delete: &[&str]| Next::Work {
+            create: vec![None; create],
+            delete: delete.iter().map(|uid| (*uid).to_owned()).collect(),
+        };
+        let failed = |reason| matches!(reason, Next::Failed { reason: "BackoffLimitExceeded", .. });
+        for (name, rules, seen, expected) in [
+            ("starts", rules.clone(), seen(0, 0, &[]), work(2, &[])),
+            ("goes on", rules.clone(), seen(1, 0, &["-"]), work(1, &[])),
+            ("the last one", rules.clone(), seen(2, 0, &[]), work(1, &[])),
+            ("too many", rules.clone(), seen(2, 0, &["-", "-"]), work(0, &["1"])),
+            ("done", rules.clone(), seen(3, 0, &[]), Next::Succeeded),
+            ("one failure is replaced", rules.clone(), seen(0, 1, &["-"]), work(1, &[])),
+            ("leaving ones are replaced", rules.clone(), seen(0, 0, &["-", "-x"]), work(1, &[])),
+            (
+                "or waited for",
+                Rules { wait_for_leaving: true, ..rules.clone() },
+                seen(0, 0, &["-", "-x"]),
+                work(0, &[]),
+            ),
+            ("suspended", Rules { suspended: true, ..rules.clone() }, seen(0, 0, &["-"]), Next::Suspend),
+            ("a queue starts", queue.clone(), seen(0, 0, &[]), work(2, &[])),
+            ("a queue runs out", queue.clone(), seen(1, 0, &["-"]), work(0, &[])),
+            ("a queue is empty", queue, seen(1, 0, &[]), Next::Succeeded),
+            (
+                "waits after a failure",
+                rules.clone(),
+                Seen { not_before: Some(at(200)), ..seen(0, 1, &[]) },
+                work(0, &[]),
+            ),
+            (
+                "indexes in order",
+                indexed,
+                Seen { completed: [0].into(), ..seen(1, 0, &["2"]) },
+                Next::Work { create: vec![Some(1)], delete: vec![] },
+            ),
+        ] {
+            assert_eq!(plan(&rules, &seen, at(100)), expected, "{name}");
+        }
+        assert!(failed(plan(&rules, &seen(0, 2, &[]), at(100))));
+        let late = Rules { deadline: Some(at(100)), ..rules };
+        assert!(matches!(
+            plan(&late, &seen(0, 0, &[]), at(100)),
+            Next::Failed { reason: "DeadlineExceeded", .. }
+        ));
+    }
+
+    #[test]
+    fn indexes_are_written_as_ranges() {
+        for (text, indexes) in
+            [("", vec![]), ("0", vec![0]), ("0,1", vec![0, 1]), ("0,2-4,7", vec![0, 2, 3, 4, 7])]
+        {
+            let indexes: BTreeSet<i32> = indexes.into_iter().collect();
+            assert_eq!(ranges(&indexes), text);
+            assert_eq!(parse_ranges(text), indexes);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The life of nodes, and budgets.
+
+use crate::support::{Bench, DEPLOYMENT, condition, deployment};
+use hostler_cluster::Options;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const NODE: (&str, &str) = ("v1", "Node");
+
+fn taints(node: &Value) -> Vec<String> {
+    let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    taints
+        .iter()
+        .map(|one| format!("{}:{}", one["key"].as_str().unwrap(), one["effect"].as_str().unwrap()))
+        .collect()
+}
+
+async fn lease(bench: &Bench, node: &str) {
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": node, "namespace": "kube-node-lease"},
+        "spec": {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": "2026-01-01T00:00:00.000000Z"}
+    });
+    bench.create(lease).await;
+}
+
+async fn renew(bench: &Bench, node: &str) {
+    let now = format!("{:.6}", bench.clock.now());
+    let patch = json!({"spec": {"renewTime": now}});
+    bench.patch(("coordination.k8s.io/v1", "Lease"), "kube-node-lease", node, patch).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_node_is_unknown_and_loses_its_pods() {
+    let bench = Bench::start(Options::all());
+    for node in ["alive", "silent"] {
+        bench.node(node, "8").await;
+        lease(&bench, node).await;
+    }
+    let mut web = deployment("web", 2, "one");
+    web["spec"]["template"]["spec"]["tolerations"] = json!([
+        {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60},
+        {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}
+    ]);
+    web["spec"]["template"]["spec"]["topologySpreadConstraints"] = json!([{
+        "topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {"app": "web"}}
+    }]);
+    bench.create(web).await;
+    let on = |node: &'static str| {
+        let bench = &bench;
+        async move {
+            let pods = bench.pods("default", "app=web").await;
+            pods.iter()
+                .filter(|pod| pod.metadata.deletion_timestamp.is_none())
+                .filter(|pod| pod.spec.as_ref().unwrap().node_name.as_deref() == Some(node))
+                .count()
+        }
+    };
+    bench
+        .until("one pod on each", || async {
+            (on("alive").await == 1 && on("silent").await == 1).then_some(())
+        })
+        .await;
+    for _ in 0..6 {
+        bench.clock.sleep(Duration::from_secs(10)).await;
+        renew(&bench, "alive").await;
+    }
+    let silent = bench.get(NODE, "", "silent").await.unwrap();
+    let ready = condition(&silent, "Ready").unwrap();
+    assert_eq!((&ready["status"], &ready["reason"]), (&json!("Unknown"), &json!("NodeStatusUnknown")));
+    assert_eq!(
+        taints(&silent),
+        ["node.kubernetes.io/unreachable:NoSchedule", "node.kubernetes.io/unreachable:NoExecute"]
+    );
+    assert!(taints(&bench.get(NODE, "", "alive").await.unwrap()).is_empty());
+    assert_eq!(on("silent").await, 1, "the pod tolerates it for a minute");
+    for _ in 0..7 {
+        bench.clock.sleep(Duration::from_secs(10)).await;
+        renew(&bench, "alive").await;
+    }
+    assert_eq!(on("silent").await, 0);
+    assert_eq!(on("alive").await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cordoning_taints_and_uncordoning_untaints() {
+    let bench = Bench::start(Options::all());
+    bench.node("n", "8").await;
+    let node = bench.api("v1", "Node", None);
+    let cordon = |wanted: bool| Patch::Merge(json!({"spec": {"unschedulable": wanted}}));
+    node.patch("n", &PatchParams::default(), &cordon(true)).await.unwrap();
+    bench
+        .until("the node is tainted", || async {
+            let found = bench.get(NODE, "", "n").await?;
+            (taints(&found) == ["node.kubernetes.io/unschedulable:NoSchedule"]).then_some(())
+        })
+        .await;
+    node.patch("n", &PatchParams::default(), &cordon(false)).await.unwrap();
+    bench
+        .until("the taint is gone", || async {
+            taints(&bench.get(NODE, "", "n").await?).is_empty().then_some(())
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_deleted_node_are_replaced() {
+    let bench = Bench::start(Options::all());
+    bench.node("first", "8").await;
+    bench.create(deployment("web", 3, "one")).await;
+    let available = |number: i64| {
+        let bench = &bench;
+        async move {
+            bench
+                .until("pods are available", || async {
+                    let found = bench.get(DEPLOYMENT, "default", "web").await?;
+                    (found["status"]["availableReplicas"].as_i64() == Some(number)).then_some(())
+                })
+                .await;
+        }
+    };
+    available(3).await;
+    bench.node("second", "8").await;
+    bench.api("v1", "Node", None).delete("first", &DeleteParams::default()).await.unwrap();
+    bench
+        .until("all pods are on the second node", || async {
+            let pods = bench.pods("default", "app=web").await;
+            let moved = |pod: &k8s_openapi::api::core::v1::Pod| {
+                pod.spec.as_ref().unwrap().node_name.as_deref() == Some("second")
+            };
+            (pods.len() == 3 && pods.iter().all(moved)).then_some(())
+        })
+        .await;
+    available(3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_knows_what_it_can_spare() {
+    let bench = Bench::start(Options::all());
+    bench.node("n", "8").await;
+    bench.create(deployment("web", 4, "one")).await;
+    bench
+        .create(json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"maxUnavailable": "50%", "selector": {"matchLabels": {"app": "web"}}}
+        }))
+        .await;
+    let allowed = |number: i64| {
+        let bench = &bench;
+        async move {
+            bench
+                .until(&format!("{number} may be disturbed"), || async {
+                    let found = bench.get(("policy/v1", "PodDisruptionBudget"), "default", "web").await?;
+                    let status = &found["status"];
+                    (status["disruptionsAllowed"].as_i64() == Some(number) && status["expectedPods"] != 0)
+                        .then_some(found)
+                })
+                .await
+        }
+    };
+    let found = allowed(2).await;
+    assert_eq!(
+        (&found["status"]["expectedPods"], &found["status"]["desiredHealthy"]),
+        (&json!(4), &json!(2))
+    );
+    assert_eq!(condition(&found, "DisruptionAllowed").unwrap()["reason"], "SufficientPods");
+    bench.patch(DEPLOYMENT, "default", "web", json!({"spec": {"replicas": 2}})).await;
+    allowed(1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn namespaces_get_an_account_and_tokens_expire() {
+    let bench = Bench::start(Options { root_certificate: "certificate".to_owned(), ..Options::all() });
+    bench.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})).await;
+    bench
+        .until("the account is there", || async {
+            bench.get(("v1", "ServiceAccount"), "team", "default").await
+        })
+        .await;
+    let map = bench
+        .until("the certificate is there", || async {
+            bench.get(("v1", "ConfigMap"), "team", "kube-root-ca.crt").await
+        })
+        .await;
+    assert_eq!(map["data"]["ca.crt"], "certificate");
+    let token = |name: &str, end: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "kube-system"},
+            "type": "bootstrap.kubernetes.io/token",
+            "stringData": {"token-id": "abcdef", "token-secret": "0123456789abcdef", "expiration": end}
+        })
+    };
+    bench.create(token("bootstrap-token-aaaaaa", "2026-01-01T00:05:00Z")).await;
+    bench.create(token("bootstrap-token-bbbbbb", "2026-01-02T00:00:00Z")).await;
+    bench.until_gone(("v1", "Secret"), "kube-system", "bootstrap-token-aaaaaa").await;
+    assert!(bench.clock.now() >= "2026-01-01T00:05:00Z".parse().unwrap(), "not before its end");
+    assert!(bench.get(("v1", "Secret"), "kube-system", "bootstrap-token-bbbbbb").await.is_some());
+}

@@ -1,0 +1,192 @@
+//! StatefulSets, DaemonSets and Jobs.
+
+use crate::support::{Bench, condition, template};
+use hostler_cluster::Options;
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+
+const STATEFUL_SET: (&str, &str) = ("apps/v1", "StatefulSet");
+const DAEMON_SET: (&str, &str) = ("apps/v1", "DaemonSet");
+const JOB: (&str, &str) = ("batch/v1", "Job");
+
+async fn until_status(bench: &Bench, kind: (&str, &str), name: &str, wanted: &[(&str, i64)]) -> Value {
+    bench
+        .until(&format!("{} {name} has {wanted:?}", kind.1), || async {
+            let found = bench.get(kind, "default", name).await?;
+            let as_wanted =
+                wanted.iter().all(|(field, number)| found["status"][*field].as_i64().unwrap_or(0) == *number);
+            let observed =
+                found["status"]["observedGeneration"] == found["metadata"]["generation"] || kind.1 == "Job";
+            (as_wanted && observed).then_some(found)
+        })
+        .await
+}
+
+fn names(pods: &[k8s_openapi::api::core::v1::Pod]) -> Vec<String> {
+    pods.iter().filter_map(|pod| pod.metadata.name.clone()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stateful_set_has_ordered_pods_with_volumes_of_their_own() {
+    let bench = Bench::start(Options::all());
+    bench.node("n", "8").await;
+    bench
+        .create(json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
+            "provisioner": "disk.example.com", "volumeBindingMode": "WaitForFirstConsumer"
+        }))
+        .await;
+    bench
+        .create(json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db", "namespace": "default"},
+            "spec": {
+                "replicas": 3, "serviceName": "db", "selector": {"matchLabels": {"app": "db"}},
+                "template": template("db", "one", "100m"),
+                "volumeClaimTemplates": [{
+                    "metadata": {"name": "data"},
+                    "spec": {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"],
+                        "resources": {"requests": {"storage": "1Gi"}}}
+                }]
+            }
+        }))
+        .await;
+    until_status(&bench, STATEFUL_SET, "db", &[("readyReplicas", 3), ("currentReplicas", 3)]).await;
+    assert_eq!(names(&bench.pods("default", "app=db").await), ["db-0", "db-1", "db-2"]);
+    let claim = bench.get(("v1", "PersistentVolumeClaim"), "default", "data-db-2").await.unwrap();
+    assert_eq!(claim["status"]["phase"], "Bound");
+    let attachments = bench.api("storage.k8s.io/v1", "VolumeAttachment", None);
+    bench
+        .until("three volumes are attached", || async {
+            let all = attachments.list(&kube::api::ListParams::default()).await.unwrap().items;
+            (all.len() == 3 && all.iter().all(|one| one.data["status"]["attached"] == true)).then_some(())
+        })
+        .await;
+    bench
+        .until("the node knows", || async {
+            let node = bench.get(("v1", "Node"), "", "n").await?;
+            (node["status"]["volumesAttached"].as_array()?.len() == 3).then_some(())
+        })
+        .await;
+
+    bench
+        .patch(STATEFUL_SET, "default", "db", json!({"spec": {"template": template("db", "two", "100m")}}))
+        .await;
+    let wanted = [("updatedReplicas", 3), ("readyReplicas", 3), ("currentReplicas", 3)];
+    let found = until_status(&bench, STATEFUL_SET, "db", &wanted).await;
+    assert_eq!(found["status"]["currentRevision"], found["status"]["updateRevision"]);
+
+    bench.patch(STATEFUL_SET, "default", "db", json!({"spec": {"replicas": 1}})).await;
+    until_status(&bench, STATEFUL_SET, "db", &[("replicas", 1)]).await;
+    assert_eq!(names(&bench.pods("default", "app=db").await), ["db-0"]);
+    assert!(
+        bench.get(("v1", "PersistentVolumeClaim"), "default", "data-db-2").await.is_some(),
+        "claims stay"
+    );
+    bench
+        .until("volumes of pods that are gone are detached", || async {
+            (attachments.list(&kube::api::ListParams::default()).await.unwrap().items.len() == 1)
+                .then_some(())
+        })
+        .await;
+
+    let claims = bench.api("v1", "PersistentVolumeClaim", Some("default"));
+    claims.delete("data-db-2", &DeleteParams::default()).await.unwrap();
+    bench.until_gone(("v1", "PersistentVolumeClaim"), "default", "data-db-2").await;
+    claims.delete("data-db-0", &DeleteParams::default()).await.unwrap();
+    bench.clock.sleep(std::time::Duration::from_secs(30)).await;
+    assert!(
+        bench.get(("v1", "PersistentVolumeClaim"), "default", "data-db-0").await.is_some(),
+        "a claim in use is protected"
+    );
+    bench
+        .until("the volume of the deleted claim is gone", || async {
+            let volumes = bench
+                .api("v1", "PersistentVolume", None)
+                .list(&kube::api::ListParams::default())
+                .await
+                .unwrap();
+            (volumes.items.len() == 2).then_some(())
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_set_follows_the_nodes() {
+    let bench = Bench::start(Options::all());
+    bench.node("n1", "8").await;
+    bench.node("n2", "8").await;
+    bench
+        .create(json!({
+            "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent", "namespace": "default"},
+            "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": template("agent", "one", "100m")}
+        }))
+        .await;
+    until_status(&bench, DAEMON_SET, "agent", &[("desiredNumberScheduled", 2), ("numberAvailable", 2)]).await;
+    bench.node("n3", "8").await;
+    let node = bench.api("v1", "Node", None);
+    let cordon = json!({"spec": {"unschedulable": true}});
+    node.patch("n3", &kube::api::PatchParams::default(), &kube::api::Patch::Merge(cordon)).await.unwrap();
+    until_status(&bench, DAEMON_SET, "agent", &[("desiredNumberScheduled", 3), ("numberAvailable", 3)]).await;
+
+    bench
+        .patch(
+            DAEMON_SET,
+            "default",
+            "agent",
+            json!({"spec": {"template": template("agent", "two", "100m")}}),
+        )
+        .await;
+    until_status(&bench, DAEMON_SET, "agent", &[("updatedNumberScheduled", 3), ("numberAvailable", 3)]).await;
+    let pods = bench.pods("default", "app=agent").await;
+    let mut nodes: Vec<_> = pods.iter().filter_map(|pod| pod.spec.as_ref()?.node_name.clone()).collect();
+    nodes.sort();
+    assert_eq!(nodes, ["n1", "n2", "n3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_end_well_or_not() {
+    let bench = Bench::start(Options::all());
+    bench.node("n", "8").await;
+    let job = |name: &str, ends: &str, extra: Value| {
+        let mut template = template(name, "one", "100m");
+        template["metadata"]["labels"]["ends"] = json!(ends);
+        template["spec"]["restartPolicy"] = json!("Never");
+        let mut spec = json!({"template": template});
+        for (key, value) in extra.as_object().unwrap() {
+            spec[key] = value.clone();
+        }
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": "default"}, "spec": spec})
+    };
+    bench.create(job("good", "Succeeded", json!({"completions": 5, "parallelism": 2}))).await;
+    bench.create(job("bad", "Failed", json!({"backoffLimit": 2}))).await;
+    bench
+        .create(job(
+            "parts",
+            "Succeeded",
+            json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed"}),
+        ))
+        .await;
+    bench.create(job("brief", "Succeeded", json!({"ttlSecondsAfterFinished": 30}))).await;
+    let finished = |name: &'static str, kind: &'static str| {
+        let bench = &bench;
+        async move {
+            bench
+                .until(&format!("{name} is {kind}"), || async {
+                    let found = bench.get(JOB, "default", name).await?;
+                    condition(&found, kind).filter(|one| one["status"] == "True")?;
+                    Some(found)
+                })
+                .await
+        }
+    };
+    let good = finished("good", "Complete").await;
+    assert_eq!((&good["status"]["succeeded"], &good["status"]["failed"]), (&json!(5), &Value::Null));
+    assert!(good["status"]["completionTime"].is_string());
+    let bad = finished("bad", "Failed").await;
+    assert_eq!(bad["status"]["failed"], 3);
+    assert_eq!(condition(&bad, "Failed").unwrap()["reason"], "BackoffLimitExceeded");
+    let parts = finished("parts", "Complete").await;
+    assert_eq!(parts["status"]["completedIndexes"], "0-2");
+    bench.until_gone(JOB, "default", "brief").await;
+    assert!(bench.get(JOB, "default", "good").await.is_some());
+}
