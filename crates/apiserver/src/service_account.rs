@@ -110,7 +110,7 @@ mod tests {
     fn signatures_are_those_of_hmac_sha256() {
         let mut key = [0; 32];
         key[..20].fill(0x0b);
-        let hex: String = sign(&key, b"Hi There").iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = object::hex(&sign(&key, b"Hi There"));
         assert_eq!(hex, "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
     }
 }

@@ -170,7 +170,8 @@ pub(crate) fn create_object(
         "namespace",
         if resource.namespaced { json!(target.namespace) } else { Value::Null },
     );
-    Rules::of(resource, &target.version).kind().default(&mut object);
+    let rules = Rules::of(resource, &target.version);
+    rules::in_core_form(resource, &mut object, |object| rules.kind().default(object));
     // Nobody owns what the server adds from here on.
     rules::complete(resource, &target.api_version(), &mut object);
     rules::record_manager(exchange, None, &mut object);
@@ -209,7 +210,7 @@ fn insert(exchange: &Exchange<'_>, mut object: Value, dry_run: bool) -> Result<A
     let kind = rules.kind();
     object::set(&mut object, "uid", json!(uid(&exchange.core.chance)));
     exchange.admit(Operation::Create, Some(&mut object), None)?;
-    kind.prepare_create(&mut object, &exchange.context())?;
+    rules::in_core_form(resource, &mut object, |object| kind.prepare_create(object, &exchange.context()))?;
     let generation = if kind.has_generation() { json!(1) } else { Value::Null };
     object::set(&mut object, "generation", generation);
     object::tidy(&mut object);
@@ -218,7 +219,7 @@ fn insert(exchange: &Exchange<'_>, mut object: Value, dry_run: bool) -> Result<A
     let name = object::name(object).to_owned();
     let rule = metadata::name_rule(resource.group(), resource.name());
     let mut errors = metadata::validate_create(object, resource.namespaced, rule);
-    errors.extend(kind.validate(object));
+    errors.extend(rules::in_core_form(resource, object, |object| kind.validate(object)));
     if !errors.is_empty() {
         return Err(ApiError::invalid(resource.group(), &resource.kind, &name, &errors));
     }

@@ -312,8 +312,9 @@ mod tests {
 
     #[test]
     fn the_policy_decides_which_finalizers_an_object_gets() {
+        type Case<'a> = (&'a str, Option<bool>, &'a [&'a str], &'a [&'a str]);
         let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let cases: [(&str, Option<bool>, &[&str], &[&str]); 7] = [
+        let cases: [Case<'_>; 7] = [
             ("", None, &["x"], &["x"]),
             ("Foreground", None, &["x"], &["x", FOREGROUND]),
             ("Orphan", None, &[], &[ORPHAN]),

@@ -106,7 +106,7 @@ impl<'a> Rules<'a> {
         let built_in: &'static dyn Kind = if is_definition(resource) {
             &Definitions
         } else {
-            kinds::kind(&resource.shelf.group, &resource.shelf.resource)
+            kinds::kind(resource.group(), resource.name())
         };
         Self { custom, built_in }
     }
@@ -291,6 +291,21 @@ pub(super) fn record_manager(exchange: &Exchange<'_>, old: Option<&Value>, new: 
         (None, None) => Shape::Untyped,
     };
     managed_fields::record(old, new, &who, shape);
+}
+
+/// Lets a kind's rules look at an object: those of events know the core form only.
+pub(super) fn in_core_form<T>(
+    resource: &Resource,
+    object: &mut Value,
+    look: impl FnOnce(&mut Value) -> T,
+) -> T {
+    if resource.shelf == resource.id {
+        return look(object);
+    }
+    let mut core = kinds::to_core_v1(object);
+    let seen = look(&mut core);
+    *object = kinds::to_events_v1(&core);
+    seen
 }
 
 /// Makes an object of the request's version one of the version that is kept.

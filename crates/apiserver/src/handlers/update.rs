@@ -13,8 +13,9 @@ use crate::{
     contract::keep,
     error::ApiError,
     field::FieldError,
-    kinds::metadata,
+    kinds::{self, metadata},
     object,
+    registry::Resource,
     store::{Clash, Key, Stored},
 };
 use bytes::Bytes;
@@ -188,29 +189,31 @@ fn prepare(
             object::keep(new, old, field);
         }
     }
-    kind.default(new);
+    rules::in_core_form(resource, new, |new| kind.default(new));
     exchange.admit(Operation::Update, Some(new), Some(old))?;
-    let errors = match part {
+    let before = seen_by_rules(resource, old);
+    let old_form = before.as_ref().unwrap_or(old);
+    let errors = rules::in_core_form(resource, new, |new| match part {
         Part::Main => {
-            kind.prepare_update(new, old, &exchange.context());
-            let mut errors = metadata::validate_update(new, old);
-            errors.extend(rules.validate_update(resource, new, old));
+            kind.prepare_update(new, old_form, &exchange.context());
+            let mut errors = metadata::validate_update(new, old_form);
+            errors.extend(rules.validate_update(resource, new, old_form));
             errors
         }
         Part::Status => {
-            rules.prepare_status(new, old, &exchange.context());
-            let mut errors = metadata::validate_update(new, old);
-            errors.extend(rules.validate_status_update(new, old));
+            rules.prepare_status(new, old_form, &exchange.context());
+            let mut errors = metadata::validate_update(new, old_form);
+            errors.extend(rules.validate_status_update(new, old_form));
             errors
         }
         Part::Other => {
             let name = exchange.target.subresource.as_str();
-            kind.prepare_subresource_update(name, new, old, &exchange.context());
-            let mut errors = metadata::validate_update(new, old);
-            errors.extend(kind.validate_subresource_update(name, new, old));
+            kind.prepare_subresource_update(name, new, old_form, &exchange.context());
+            let mut errors = metadata::validate_update(new, old_form);
+            errors.extend(kind.validate_subresource_update(name, new, old_form));
             errors
         }
-    };
+    });
     if !errors.is_empty() {
         return Err(ApiError::invalid(resource.group(), &resource.kind, &exchange.target.name, &errors));
     }
@@ -226,6 +229,11 @@ fn prepare(
         object::set(new, "generation", json!(object::generation(old) + 1));
     }
     Ok(())
+}
+
+/// The form in which a kind's rules see an object, where it is another.
+fn seen_by_rules(resource: &Resource, object: &Value) -> Option<Value> {
+    (resource.shelf != resource.id).then(|| kinds::to_core_v1(object))
 }
 
 /// Writes the new state; what changes nothing is not written, and an object that waited for its last

@@ -103,7 +103,7 @@ fn body(chance: &Chance, api_version: &str, kind: &str, name: &str) -> Vec<u8> {
     bytes
 }
 
-struct Kind {
+struct Entry {
     base: String,
     api_version: String,
     kind: String,
@@ -111,7 +111,7 @@ struct Kind {
     resource: String,
 }
 
-async fn kinds(raw: &Raw) -> Vec<Kind> {
+async fn kinds(raw: &Raw) -> Vec<Entry> {
     let (_, groups) = raw.get("/apis").await;
     let versions =
         groups["groups"].as_array().unwrap().iter().flat_map(|group| group["versions"].as_array().unwrap());
@@ -124,7 +124,7 @@ async fn kinds(raw: &Raw) -> Vec<Kind> {
     for (base, api_version) in places {
         let (_, list) = raw.get(&base).await;
         for resource in list["resources"].as_array().unwrap() {
-            kinds.push(Kind {
+            kinds.push(Entry {
                 base: base.clone(),
                 api_version: api_version.clone(),
                 kind: resource["kind"].as_str().unwrap().to_owned(),
@@ -136,7 +136,26 @@ async fn kinds(raw: &Raw) -> Vec<Kind> {
     kinds
 }
 
-fn path(chance: &Chance, kind: &Kind, name: &str) -> String {
+const QUERIES: [&str; 16] = [
+    "dryRun=All",
+    "dryRun=x",
+    "limit=1",
+    "limit=-1",
+    "limit=x",
+    "continue=x",
+    "resourceVersion=1",
+    "resourceVersion=x",
+    "resourceVersionMatch=Exact",
+    "labelSelector=a%3Db",
+    "labelSelector=%21",
+    "fieldSelector=metadata.name%3Da",
+    "fieldSelector=x%3Dy",
+    "fieldValidation=Strict",
+    "propagationPolicy=Foreground",
+    "timeoutSeconds=1&watch=true",
+];
+
+fn path(chance: &Chance, kind: &Entry, name: &str) -> String {
     let scope = if kind.namespaced && chance.hit(0.95) { "/namespaces/default" } else { "" };
     let (resource, sub) = kind.resource.split_once('/').unwrap_or((&kind.resource, ""));
     let mut path = format!("{}{scope}/{resource}", kind.base);
@@ -146,24 +165,6 @@ fn path(chance: &Chance, kind: &Kind, name: &str) -> String {
     if !sub.is_empty() {
         path = format!("{path}/{sub}");
     }
-    const QUERIES: [&str; 16] = [
-        "dryRun=All",
-        "dryRun=x",
-        "limit=1",
-        "limit=-1",
-        "limit=x",
-        "continue=x",
-        "resourceVersion=1",
-        "resourceVersion=x",
-        "resourceVersionMatch=Exact",
-        "labelSelector=a%3Db",
-        "labelSelector=%21",
-        "fieldSelector=metadata.name%3Da",
-        "fieldSelector=x%3Dy",
-        "fieldValidation=Strict",
-        "propagationPolicy=Foreground",
-        "timeoutSeconds=1&watch=true",
-    ];
     let queries: Vec<&str> = (0..chance.below(3)).map(|_| QUERIES[chance.below(QUERIES.len())]).collect();
     if queries.is_empty() { path } else { format!("{path}?{}", queries.join("&")) }
 }
