@@ -225,7 +225,7 @@ async fn broken_protobuf_is_refused(c: Ctx) -> Outcome {
     Ok(())
 }
 
-const SLOPPY: &str = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","nme":"b"},"dat":{"x":"1"},"data":{"a":"1","a":"2"}}"#;
+const SLOPPY: &str = r#"{"apiVersion":"v1","kind":"ConfigMap","dat":{"x":"1"},"metadata":{"name":"a","nme":"b"},"data":{"a":"1","a":"2"}}"#;
 
 async fn sloppy(c: &Ctx, query: &str) -> Result<Reply, crate::Failure> {
     let path = c.core(&format!("configmaps{query}"));
@@ -237,7 +237,7 @@ async fn strict_refuses_unknown_and_duplicate(c: Ctx) -> Outcome {
     reply.refused(
         400,
         "BadRequest",
-        "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"metadata.nme\", unknown field \"dat\", duplicate field \"data.a\"",
+        "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"dat\", unknown field \"metadata.nme\", duplicate field \"data.a\"",
     )?;
     Ok(())
 }
@@ -247,8 +247,8 @@ async fn warn_is_the_default(c: Ctx) -> Outcome {
         c.delete(&c.core("configmaps/a")).await?;
         let warnings = sloppy(&c, query).await?.ok(201)?.warnings();
         let expected = [
-            r#"299 - "unknown field \"metadata.nme\"""#,
             r#"299 - "unknown field \"dat\"""#,
+            r#"299 - "unknown field \"metadata.nme\"""#,
             r#"299 - "duplicate field \"data.a\"""#,
         ];
         same(name, warnings, expected.map(str::to_owned).to_vec())?;

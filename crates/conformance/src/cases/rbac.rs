@@ -414,16 +414,9 @@ async fn bootstrap_roles_exist(c: Ctx) -> Outcome {
     let admin = c.get(&format!("{roles}/cluster-admin")).await?.ok(200)?;
     admin.is("/rules/0", json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}))?;
     admin.is("/rules/1", json!({"nonResourceURLs": ["*"], "verbs": ["*"]}))?;
-    for name in [
-        "admin",
-        "edit",
-        "view",
-        "system:basic-user",
-        "system:discovery",
-        "system:node",
-        "system:kube-scheduler",
-        "system:public-info-viewer",
-    ] {
+    for name in
+        ["admin", "edit", "view", "system:basic-user", "system:discovery", "system:public-info-viewer"]
+    {
         c.get(&format!("{roles}/{name}"))
             .await?
             .ok(200)?
