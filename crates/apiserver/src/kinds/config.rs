@@ -38,7 +38,7 @@ impl Kind for ConfigMaps {
             size += decoded_size(value);
         }
         if size > LIMIT {
-            report.too_long("", LIMIT);
+            report.too_long("[]", LIMIT);
         }
         report.errors
     }

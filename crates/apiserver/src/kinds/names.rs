@@ -100,7 +100,7 @@ pub(crate) fn qualified_name(text: &str) -> Vec<String> {
     if name.is_empty() {
         errors.push("name part must be non-empty".to_owned());
     } else if name.len() > 63 {
-        errors.push("name part must be no more than 63 characters".to_owned());
+        errors.push("name part must be no more than 63 bytes".to_owned());
     }
     if !is_label_key(name) {
         errors.push(format!("name part {}", pattern()));
@@ -109,7 +109,10 @@ pub(crate) fn qualified_name(text: &str) -> Vec<String> {
 }
 
 pub(crate) fn label_value(text: &str) -> Vec<String> {
-    let mut errors = too_long(text, 63);
+    let mut errors = Vec::new();
+    if text.len() > 63 {
+        errors.push("must be no more than 63 bytes".to_owned());
+    }
     if !text.is_empty() && !is_label_key(text) {
         let words = format!("a valid label must be an empty string or {}", &LABEL_KEY_WORDS["must ".len()..]);
         errors.push(pattern_error(&words, &format!("({LABEL_KEY})?"), &["MyValue", "my_value", "12345"]));
