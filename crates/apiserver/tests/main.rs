@@ -9,6 +9,8 @@ mod basics;
 mod conformance;
 #[path = "main/generated_requests.rs"]
 mod generated_requests;
+#[path = "main/identity.rs"]
+mod identity;
 #[path = "main/kit.rs"]
 mod kit;
 #[path = "main/noise.rs"]

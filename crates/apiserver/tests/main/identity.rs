@@ -1,0 +1,61 @@
+//! Who a request comes from: impersonation and tokens of service accounts.
+
+use crate::kit::{Raw, server};
+use hostler_apiserver::ApiServer;
+use hostler_base::transport;
+use serde_json::{Value, json};
+
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+
+async fn who(raw: &Raw, headers: &[(&str, &str)]) -> (u16, Value) {
+    let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let mut all = vec![("content-type", "application/json")];
+    all.extend_from_slice(headers);
+    let (code, answer) = raw.send("POST", REVIEWS, &all, body.to_string().into_bytes()).await;
+    (code, answer["status"]["userInfo"].clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn administrators_may_act_as_others_and_others_may_not() {
+    let server = server();
+    let admin = Raw::new(&server);
+    let (_, user) = who(&admin, &[("impersonate-user", "bob"), ("impersonate-group", "team")]).await;
+    assert_eq!(
+        (&user["username"], &user["groups"]),
+        (&json!("bob"), &json!(["team", "system:authenticated"]))
+    );
+
+    let (code, _) = admin.send("GET", "/api/v1/nodes", &[("impersonate-user", "bob")], Vec::new()).await;
+    assert_eq!(code, 403);
+
+    let mut bob = ApiServer::admin();
+    bob.name = "bob".to_owned();
+    bob.groups = vec!["system:authenticated".to_owned()];
+    let bob = Raw(server.transport(bob));
+    let (code, refusal) =
+        bob.send("GET", "/api/v1/nodes", &[("impersonate-user", "system:admin")], Vec::new()).await;
+    assert_eq!(code, 403);
+    assert!(
+        refusal["message"].as_str().unwrap().contains("cannot impersonate resource \"users\""),
+        "{refusal}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_account_gets_in_by_its_token_until_it_is_gone() {
+    let server = server();
+    let admin = Raw::new(&server);
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    admin.json("POST", accounts, &json!({"metadata": {"name": "robot"}})).await;
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let (code, answer) = admin.json("POST", &format!("{accounts}/robot/token"), &request).await;
+    assert_eq!(code, 201, "{answer}");
+    let token = format!("Bearer {}", answer["status"]["token"].as_str().unwrap());
+    let network = Raw(transport::from_service(server.router()));
+    let (_, user) = who(&network, &[("authorization", &token)]).await;
+    assert_eq!(user["username"], "system:serviceaccount:default:robot");
+    let forged = format!("{token}x");
+    assert_eq!(who(&network, &[("authorization", &forged)]).await.0, 401);
+    admin.delete(&format!("{accounts}/robot")).await;
+    assert_eq!(who(&network, &[("authorization", &token)]).await.0, 401);
+}
