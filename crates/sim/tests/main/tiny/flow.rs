@@ -5,13 +5,18 @@ use super::{
     cloud::{FOREIGN_OWNER, NAME, Switches, TinyCloud},
     controller::{self, ACTOR, THING, Variant},
 };
+use hostler_apiserver::ApiServer;
 use hostler_sim::{Finished, Plan, World};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, ObjectMeta, PostParams},
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 pub(crate) const CONFIG: &str = "a";
 const LIMIT: Duration = Duration::from_mins(10);
@@ -21,10 +26,15 @@ pub(crate) async fn run(plan: Plan, variant: Variant, switches: Switches) -> Fin
     let cloud = TinyCloud::new(world.clock().clone(), world.chance(NAME), switches, &[CONFIG, "other"]);
     world.add_cloud(NAME, TinyCloud::paths(), cloud.router());
     let configs: Api<ConfigMap> = Api::default_namespaced(world.client());
-    let observed = (configs.clone(), cloud.clone());
+    let observed = Arc::new(Observed {
+        api: world.api().clone(),
+        configs: configs.clone(),
+        cloud: cloud.clone(),
+        last: Mutex::default(),
+    });
     world.observe(Arc::new(move || {
-        let (configs, cloud) = observed.clone();
-        Box::pin(async move { invariants(&configs, &cloud).await })
+        let observed = observed.clone();
+        Box::pin(async move { observed.invariants().await })
     }));
     world.start(ACTOR, move |context| Box::pin(controller::run(context, variant)));
     let goal = story(&mut world, &configs, &cloud).await;
@@ -63,11 +73,38 @@ async fn story(world: &mut World, configs: &Api<ConfigMap>, cloud: &TinyCloud) -
     if removed().await { Ok(()) } else { Err("something came back".to_owned()) }
 }
 
-/// What must hold after every call, whoever made it.
-async fn invariants(configs: &Api<ConfigMap>, cloud: &TinyCloud) -> Result<(), String> {
-    let listed = configs.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
-    let configs: BTreeMap<String, ConfigMap> =
-        listed.items.into_iter().map(|config| (config.uid().unwrap_or_default(), config)).collect();
+struct Observed {
+    api: ApiServer,
+    configs: Api<ConfigMap>,
+    cloud: TinyCloud,
+    /// What was there at which revision of the API server.
+    last: Mutex<(u64, Configs)>,
+}
+
+type Configs = Arc<BTreeMap<String, ConfigMap>>;
+
+impl Observed {
+    /// What must hold after every call, whoever made it.
+    async fn invariants(&self) -> Result<(), String> {
+        check(&*self.configs().await?, &self.cloud)
+    }
+
+    /// The ConfigMaps by uid; listed again only when something was written.
+    async fn configs(&self) -> Result<Configs, String> {
+        let revision = self.api.revision();
+        let (seen, configs) = self.last.lock().unwrap().clone();
+        if seen == revision {
+            return Ok(configs);
+        }
+        let listed = self.configs.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
+        let by_uid = |config: ConfigMap| (config.uid().unwrap_or_default(), config);
+        let configs: Configs = Arc::new(listed.items.into_iter().map(by_uid).collect());
+        *self.last.lock().unwrap() = (revision, configs.clone());
+        Ok(configs)
+    }
+}
+
+fn check(configs: &BTreeMap<String, ConfigMap>, cloud: &TinyCloud) -> Result<(), String> {
     let things = cloud.things.lock().unwrap();
     let mut owned: BTreeMap<&str, usize> = BTreeMap::new();
     for kept in things.values() {
@@ -93,7 +130,7 @@ async fn invariants(configs: &Api<ConfigMap>, cloud: &TinyCloud) -> Result<(), S
             }
         }
     }
-    for (uid, config) in &configs {
+    for (uid, config) in configs {
         let named = config.annotations().get(THING).and_then(|id| things.get(id));
         if named.is_some_and(|kept| kept.thing.owner != *uid) {
             return Err(format!("foreign taken: {:?} names a thing that is not its own", config.name_any()));
