@@ -89,10 +89,12 @@ impl Kind for CertificateSigningRequests {
         let conditions = at(new, &["status", "conditions"]).clone();
         keep(new, old, "spec");
         keep(new, old, "status");
-        if let Some(status) = child(new, "status")
-            && !conditions.is_null()
-        {
-            set(status, "conditions", conditions);
+        if let Some(status) = child(new, "status") {
+            if conditions.is_null() {
+                remove(status, "conditions");
+            } else {
+                set(status, "conditions", conditions);
+            }
         }
     }
 

@@ -22,6 +22,18 @@ pub(crate) fn default_pod(pod: &mut Value) {
     default_pod_spec(spec);
 }
 
+/// Old clients know one address of a pod, new ones a list of them: where they differ the one counts.
+pub(crate) fn one_list_of_addresses(pod: &mut Value) {
+    let address = text(pod, &["status", "podIP"]).to_owned();
+    let first = at(pod, &["status", "podIPs"]).get(0).map(|entry| text(entry, &["ip"]));
+    if !address.is_empty()
+        && first != Some(address.as_str())
+        && let Some(status) = child(pod, "status")
+    {
+        set(status, "podIPs", json!([{ "ip": address }]));
+    }
+}
+
 /// Fills the template of a workload at `spec.template`.
 pub(crate) fn default_template(workload: &mut Value) {
     if let Some(spec) = child(workload, "spec")

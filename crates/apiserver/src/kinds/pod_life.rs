@@ -21,6 +21,7 @@ pub(crate) struct Pods;
 impl Kind for Pods {
     fn default(&self, pod: &mut Value) {
         pod_defaults::default_pod(pod);
+        pod_defaults::one_list_of_addresses(pod);
     }
 
     fn prepare_create(&self, pod: &mut Value, context: &Context<'_>) -> Result<(), ApiError> {
