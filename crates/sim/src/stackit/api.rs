@@ -31,9 +31,10 @@ fn refusal(status: StatusCode, message: impl Into<String>) -> Response {
 
 /// Checks the token and gives every answer a request id.
 async fn guard(State(cloud): State<Stackit>, request: Request, next: Next) -> Response {
-    let mut response = match may_pass(&cloud, request.headers()) {
-        true => next.run(request).await,
-        false => refusal(StatusCode::UNAUTHORIZED, "the access token is missing or not valid"),
+    let mut response = if may_pass(&cloud, request.headers()) {
+        next.run(request).await
+    } else {
+        refusal(StatusCode::UNAUTHORIZED, "the access token is missing or not valid")
     };
     let id = format!("req-{:032x}", cloud.0.chance.u128());
     if let Ok(id) = HeaderValue::from_str(&id) {

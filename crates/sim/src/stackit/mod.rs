@@ -144,10 +144,10 @@ impl Stackit {
                 stays
             });
             for (id, server) in active {
-                if !running.contains_key(&id) {
+                running.entry(id).or_insert_with(|| {
                     nodes.boot(machine(&server, join_time));
-                    running.insert(id, server.name);
-                }
+                    server.name
+                });
             }
             tokio::select! {
                 biased;
