@@ -1,0 +1,275 @@
+//! What the embedded API server costs, beside a limit measured in the same run: `cargo xtask bench`.
+
+use axum::{Router, body::Bytes, extract::Path, http::StatusCode, routing::post};
+use hostler_apiserver::{ApiServer, Options};
+use hostler_base::{Body, Chance, Clock, Transport, transport};
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    process::Command,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+use tower::ServiceExt;
+
+const PODS: usize = 10_000;
+const WATCHERS: usize = 100;
+const TOKEN: &str = "benchmark";
+const PODS_PATH: &str = "/api/v1/namespaces/default/pods";
+
+/// What needs a process of its own: memory that nobody used before, tables that nobody read before.
+const MEMORY: &str = "memory";
+const START: &str = "start";
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        // Cargo adds arguments of its own.
+        match std::env::args().nth(1).as_deref() {
+            Some(MEMORY) => memory().await,
+            Some(START) => first_answer().await,
+            _ => {
+                println!("pod: {} bytes of JSON; one thread, in process, no sockets\n", pod(0).len());
+                creates().await;
+                list().await;
+                fan_out().await;
+                start_up();
+                in_new_process(MEMORY);
+            }
+        }
+    });
+}
+
+fn name(number: usize) -> String {
+    format!("web-7d4b9c6f5-{number:05}")
+}
+
+/// A pod of about 1.4 KB, as a Deployment of a real application has them.
+fn pod(number: usize) -> Vec<u8> {
+    let environment: Vec<Value> = (0..8)
+        .map(|index| json!({"name": format!("SETTING_{index}"), "value": format!("value-of-setting-{index}-for-the-application")}))
+        .collect();
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name(number), "namespace": "default",
+            "labels": {"app": "web", "pod-template-hash": "7d4b9c6f5", "tier": "frontend"},
+            "annotations": {"example.com/revision": "42", "example.com/owner": "team-web"},
+        },
+        "spec": {
+            "containers": [{
+                "name": "web", "image": "registry.example.com/web/frontend:1.2.3",
+                "ports": [{"containerPort": 8080, "name": "http", "protocol": "TCP"}], "env": environment,
+                "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
+                "readinessProbe": {"httpGet": {"path": "/ready", "port": 8080}, "periodSeconds": 5},
+            }],
+            "tolerations": [{"key": "dedicated", "operator": "Equal", "value": "web", "effect": "NoSchedule"}],
+            "nodeSelector": {"kubernetes.io/os": "linux"},
+        },
+    });
+    pod.to_string().into_bytes()
+}
+
+/// A server, and the way in through its router, as it is behind a socket.
+fn server() -> (ApiServer, Transport) {
+    let mut options = Options::new(Clock::system(), Chance::from_seed(1));
+    options.users.push((SecretString::from(TOKEN), ApiServer::admin()));
+    let server = ApiServer::new(options);
+    let transport = routed(server.router());
+    (server, transport)
+}
+
+fn routed(router: Router) -> Transport {
+    transport::from_service(router.map_request(|request: Request<Body>| request.map(axum::body::Body::new)))
+}
+
+async fn send(transport: &Transport, method: &str, path: &str, body: Vec<u8>) -> Response<Body> {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(
+            "content-type",
+            if method == "PATCH" { "application/merge-patch+json" } else { "application/json" },
+        )
+        .header("authorization", format!("Bearer {TOKEN}"))
+        .body(transport::full(body))
+        .expect("a request");
+    transport.clone().oneshot(request).await.expect("an answer")
+}
+
+async fn answered(transport: &Transport, method: &str, path: &str, body: Vec<u8>) -> Bytes {
+    let response = send(transport, method, path, body).await;
+    let status = response.status();
+    let body = response.into_body().collect().await.expect("a body").to_bytes();
+    assert!(status.is_success(), "{method} {path}: {status} {}", String::from_utf8_lossy(&body));
+    body
+}
+
+async fn create_all(transport: &Transport, count: usize) -> Duration {
+    let bodies: Vec<Vec<u8>> = (0..count).map(pod).collect();
+    let start = Instant::now();
+    for body in bodies {
+        answered(transport, "POST", PODS_PATH, body).await;
+    }
+    start.elapsed()
+}
+
+/// The same kind of router with a handler that does what every server that keeps encoded objects must do:
+/// it parses, finds the name, encodes, stores and answers.
+fn store_only() -> Transport {
+    let objects: Arc<Mutex<BTreeMap<String, Bytes>>> = Arc::default();
+    let router: Router = Router::new().route(
+        "/api/v1/namespaces/{namespace}/pods",
+        post(move |Path(namespace): Path<String>, body: Bytes| {
+            let objects = Arc::clone(&objects);
+            async move {
+                let object: Value = serde_json::from_slice(&body).expect("JSON");
+                let name = object["metadata"]["name"].as_str().expect("a name");
+                let stored = Bytes::from(object.to_string());
+                objects.lock().expect("no panic").insert(format!("{namespace}/{name}"), stored.clone());
+                (StatusCode::CREATED, stored)
+            }
+        }),
+    );
+    routed(router)
+}
+
+fn per_second(count: usize, time: Duration) -> f64 {
+    f64::from(u32::try_from(count).expect("a small number")) / time.as_secs_f64()
+}
+
+async fn creates() {
+    let mut ratios = Vec::new();
+    let (mut ours, mut limit) = (0.0, 0.0);
+    // The two take turns, so that a busy moment of the machine hits both.
+    for _ in 0..5 {
+        let (_server, embedded) = server();
+        ours = per_second(PODS, create_all(&embedded, PODS).await);
+        limit = per_second(PODS, create_all(&store_only(), PODS).await);
+        ratios.push(ours / limit);
+    }
+    ratios.sort_by(f64::total_cmp);
+    println!("creates: {ours:.0}/s, a handler that only parses and stores: {limit:.0}/s (last of 5 rounds)");
+    println!("         ratio {:.2} (median), goal at least 0.4", ratios[2]);
+}
+
+async fn list() {
+    let (_server, embedded) = server();
+    create_all(&embedded, PODS).await;
+    let mut times = Vec::new();
+    let mut size = 0;
+    for _ in 0..9 {
+        let start = Instant::now();
+        size = answered(&embedded, "GET", "/api/v1/pods", Vec::new()).await.len();
+        times.push(start.elapsed());
+    }
+    println!(
+        "list:    {PODS} pods, {:.1} MB, {:.1} ms to the last byte (median of 9), goal at most 50 ms",
+        per_second(size, Duration::from_secs(1_000_000)),
+        milliseconds(median(times))
+    );
+}
+
+/// Every watcher is a task of its own, as connections are.
+async fn fan_out() {
+    let (_server, embedded) = server();
+    create_all(&embedded, 1).await;
+    let (seen, mut all_seen) = tokio::sync::mpsc::unbounded_channel();
+    for _ in 0..WATCHERS {
+        let path = format!("{PODS_PATH}?watch=true&resourceVersion=0");
+        let mut body = send(&embedded, "GET", &path, Vec::new()).await.into_body();
+        let seen = seen.clone();
+        tokio::spawn(async move {
+            while let Some(Ok(_)) = body.frame().await {
+                if seen.send(()).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    for _ in 0..WATCHERS {
+        all_seen.recv().await.expect("the first event");
+    }
+    let mut times = Vec::new();
+    for round in 0..21 {
+        let change = json!({"metadata": {"labels": {"round": round.to_string()}}}).to_string().into_bytes();
+        let start = Instant::now();
+        answered(&embedded, "PATCH", &format!("{PODS_PATH}/{}", name(0)), change).await;
+        for _ in 0..WATCHERS {
+            all_seen.recv().await.expect("an event");
+        }
+        times.push(start.elapsed());
+    }
+    println!(
+        "fan-out: one change to {WATCHERS} watchers in {:.2} ms (median of 21, with the request that makes it), goal at \
+         most 5 ms",
+        milliseconds(median(times))
+    );
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// Starts this program again for one measurement that prints its own line.
+fn in_new_process(measurement: &str) {
+    let program = std::env::current_exe().expect("the path of this program");
+    let status = Command::new(program).arg(measurement).status().expect("the program starts again");
+    assert!(status.success(), "{measurement}: {status}");
+}
+
+fn start_up() {
+    let mut times = Vec::new();
+    for _ in 0..9 {
+        let start = Instant::now();
+        in_new_process(START);
+        times.push(start.elapsed());
+    }
+    println!(
+        "start:   {:.1} ms from exec to the answer of /readyz and the end of the process (median of 9), goal at most 200 ms",
+        milliseconds(median(times))
+    );
+}
+
+async fn first_answer() {
+    let (_server, embedded) = server();
+    answered(&embedded, "GET", "/readyz", Vec::new()).await;
+}
+
+/// Resident memory of this process, where the system tells it.
+fn resident() -> Option<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+    line.split_whitespace().nth(1)?.parse::<usize>().ok().map(|kilobytes| kilobytes * 1024)
+}
+
+async fn memory() {
+    let (_server, embedded) = server();
+    let create = async |number| answered(&embedded, "POST", PODS_PATH, pod(number)).await.len();
+    // What is made once stays out of the account.
+    for number in 0..100 {
+        create(number).await;
+    }
+    let before = resident();
+    let mut encoded = 0;
+    for number in 100..100 + PODS {
+        encoded += create(number).await;
+    }
+    let (Some(before), Some(after)) = (before, resident()) else {
+        println!("memory:  not measured: this system does not tell it in /proc/self/status");
+        return;
+    };
+    let (each, stored) = (after.saturating_sub(before) / PODS, encoded / PODS);
+    println!(
+        "memory:  {each} bytes per pod resident, {stored} of them its encoding; {} above it, goal at most 2048",
+        each.saturating_sub(stored)
+    );
+}
