@@ -204,6 +204,18 @@ impl World {
         self.clock.sleep(time).await;
     }
 
+    /// Waits until a part of the world breaks, and says how. Parts that just end are passed over.
+    pub async fn broken(&mut self) -> String {
+        while let Some(ended) = self.tasks.join_next().await {
+            match ended {
+                Ok(Ok(())) => {}
+                Ok(Err(trouble)) => return trouble,
+                Err(error) => return error.to_string(),
+            }
+        }
+        std::future::pending().await
+    }
+
     /// Ends a run of a flow in this world.
     pub fn finish(self, goal: Result<(), String>) -> Finished {
         match &self.wire {
