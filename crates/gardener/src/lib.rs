@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+mod keep;
 pub mod life;
 mod machine;
 

@@ -2,6 +2,8 @@
 
 /// On Machine, MachineClass, MachineSet and MachineDeployment.
 pub const FINALIZER: &str = "machine.sapcloud.io/machine-controller-manager";
+/// On a Secret that a MachineClass refers to.
+pub const SECRET_FINALIZER: &str = "machine.sapcloud.io/machine-controller";
 /// On a Machine: the name of its Node.
 pub const NODE_LABEL: &str = "node";
 /// On a Machine: which one goes first when there are too many; lower goes first.

@@ -6,6 +6,7 @@ mod setup;
 
 use crate::{
     api::{Machine, MachineClass},
+    keep::Keeper,
     life::{AttemptMark, Observed, Sightings, Step, Tried, decide},
 };
 use async_trait::async_trait;
@@ -95,6 +96,11 @@ impl Reconciler for MachineController {
             self.forget(&run.key);
             return Ok(Outcome::Done);
         };
+        if machine.meta().deletion_timestamp.is_none()
+            && let Some(wait) = Keeper::not_yet_kept(&machine, &self.caches.classes, &self.caches.secrets)
+        {
+            return Ok(wait);
+        }
         let mut machine = Box::new(Machine::clone(&machine));
         let mut memory = Memory::default();
         for _ in 0..STEPS_PER_RUN {

@@ -1,7 +1,10 @@
 //! Puts the controller together: watches, queue, and the ears for the clouds' news.
 
 use super::{Caches, MachineController, queue};
-use crate::api::{Machine, MachineClass};
+use crate::{
+    api::{Machine, MachineClass},
+    keep::{self, Keeper},
+};
 use futures::{StreamExt, stream::SelectAll};
 use hostler_base::{Chance, Clock};
 use hostler_controller::{
@@ -37,7 +40,9 @@ pub struct Parts {
 pub async fn run(parts: Parts, stop: CancellationToken) {
     let Parts { control, namespace, target, drivers, clock, chance, metrics, health, instance } = parts;
     let queue = queue(&clock, &chance, &metrics);
+    let keep_queue = keep::queue(&clock, &chance, &metrics);
     health.add_queue(&queue);
+    health.add_queue(&keep_queue);
     let options = WatchOptions::default;
     let machines = Watch::<Machine>::namespaced(
         control.clone(),
@@ -106,9 +111,16 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
             None => Vec::new(),
         }
     };
-    let machines = machines.wakes(&queue);
+    let keeper = Arc::new(Keeper {
+        client: control.clone(),
+        machines: caches.machines.clone(),
+        classes: caches.classes.clone(),
+        secrets: caches.secrets.clone(),
+    });
+    let machines = machines.wakes(&queue).wakes_others(&keep_queue, keeper.of_machine());
     let classes = classes.wakes_others(&queue, of_class);
-    let secrets = secrets.wakes_others(&queue, of_secret);
+    let classes = classes.wakes(&keep_queue).wakes_others(&keep_queue, keeper.of_class());
+    let secrets = secrets.wakes_others(&queue, of_secret).wakes(&keep_queue);
     let nodes = nodes.wakes_others(&queue, of_node);
     let pods = pods.wakes_others(&queue, of_pod);
 
@@ -138,7 +150,11 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         caches.secrets.synced().await;
         caches.nodes.synced().await;
         caches.pods.synced().await;
-        queue.run(controller.clone(), stop.clone()).await;
+        tokio::join!(
+            biased;
+            queue.run(controller.clone(), stop.clone()),
+            keep_queue.run(keeper.clone(), stop.clone()),
+        );
     };
     tokio::select! {
         biased;

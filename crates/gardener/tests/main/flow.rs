@@ -14,7 +14,7 @@ use k8s_openapi::{
     api::core::v1::{Namespace, Node, Secret},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{Api, Client, Resource, api::PostParams, core::NamespaceResourceScope};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, fmt::Debug, sync::Arc, time::Duration};
@@ -130,6 +130,15 @@ impl Stage {
         let machines: Api<Machine> = Api::namespaced(self.admin.clone(), NAMESPACE);
         let what = format!("{name} is gone");
         self.world.run_until(&what, limit, async || matches!(machines.get_opt(name).await, Ok(None))).await
+    }
+
+    /// Whether there is nothing of a kind in the namespace.
+    pub async fn admin_sees_no<K>(&self) -> bool
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    {
+        let api: Api<K> = Api::namespaced(self.admin.clone(), NAMESPACE);
+        api.list(&kube::api::ListParams::default()).await.unwrap().items.is_empty()
     }
 
     /// What is left of ours in the cloud and in the cluster.

@@ -4,7 +4,7 @@ use hostler_sim::{Plan, stackit::Settings};
 use k8s_openapi::api::core::v1::{Event, Node, Secret};
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, PostParams},
+    api::{DeleteParams, ListParams, ObjectMeta, PostParams},
 };
 use std::time::Duration;
 
@@ -127,4 +127,63 @@ async fn a_server_that_failed_is_told_with_the_clouds_own_words() {
     stage.machines().delete("m-1", &DeleteParams::default()).await.unwrap();
     stage.run_until_gone("m-1", SOON).await.unwrap();
     assert_eq!(stage.leftovers().await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn class_and_secret_stay_as_long_as_they_are_needed() {
+    let mut stage = Stage::new(Plan::seeded(8), Settings::default()).await;
+    stage.start_controller();
+    let classes = Api::<MachineClass>::namespaced(stage.user.clone(), crate::flow::NAMESPACE);
+    let secrets = Api::<Secret>::namespaced(stage.user.clone(), crate::flow::NAMESPACE);
+    stage.create_class_and_secret().await;
+    stage.create(stage.machines(), machine("m-1")).await;
+    stage.run_until_phase("m-1", Phase::Running, SOON).await.unwrap();
+    let finalizers = |metadata: ObjectMeta| metadata.finalizers.unwrap_or_default();
+    assert_eq!(
+        finalizers(classes.get("small").await.unwrap().metadata),
+        ["machine.sapcloud.io/machine-controller-manager"]
+    );
+    assert_eq!(
+        finalizers(secrets.get("credentials").await.unwrap().metadata),
+        ["machine.sapcloud.io/machine-controller"]
+    );
+
+    secrets.delete("credentials", &DeleteParams::default()).await.unwrap();
+    classes.delete("small", &DeleteParams::default()).await.unwrap();
+    stage.world.run_for(SOON).await;
+    assert!(classes.get("small").await.is_ok() && secrets.get("credentials").await.is_ok());
+
+    stage.machines().delete("m-1", &DeleteParams::default()).await.unwrap();
+    let nothing_left = async || {
+        stage.admin_sees_no::<Machine>().await
+            && stage.admin_sees_no::<MachineClass>().await
+            && stage.admin_sees_no::<Secret>().await
+    };
+    let mut waited = Duration::ZERO;
+    while !nothing_left().await {
+        assert!(waited < SOON, "something is left");
+        stage.world.run_for(Duration::from_secs(1)).await;
+        waited += Duration::from_secs(1);
+    }
+    assert_eq!(stage.leftovers().await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unused_class_is_let_go_and_frees_its_secret() {
+    let mut stage = Stage::new(Plan::seeded(9), Settings::default()).await;
+    stage.start_controller();
+    stage.create_class_and_secret().await;
+    stage.create(stage.machines(), machine("m-1")).await;
+    stage.run_until_phase("m-1", Phase::Running, SOON).await.unwrap();
+    stage.machines().delete("m-1", &DeleteParams::default()).await.unwrap();
+    stage.run_until_gone("m-1", SOON).await.unwrap();
+    stage.world.run_for(Duration::from_secs(5)).await;
+
+    let classes = Api::<MachineClass>::namespaced(stage.user.clone(), crate::flow::NAMESPACE);
+    let secrets = Api::<Secret>::namespaced(stage.user.clone(), crate::flow::NAMESPACE);
+    assert_eq!(classes.get("small").await.unwrap().metadata.finalizers, None);
+    assert!(secrets.get("credentials").await.unwrap().metadata.finalizers.is_some());
+    classes.delete("small", &DeleteParams::default()).await.unwrap();
+    stage.world.run_for(Duration::from_secs(5)).await;
+    assert_eq!(secrets.get("credentials").await.unwrap().metadata.finalizers, None);
 }

@@ -1,0 +1,181 @@
+//! Keeps classes while Machines use them, and Secrets while classes do.
+//!
+//! Without that, deleting everything at once would take the credentials away that are needed to delete the
+//! servers.
+
+mod decide;
+
+use crate::api::{Machine, MachineClass, names};
+use async_trait::async_trait;
+use decide::{Seen, Step, decide};
+use hostler_controller::{Cache, Change, Key, Lane, Outcome, Queue, Reconciler, Run, Trouble};
+use k8s_openapi::api::core::v1::{Secret, SecretReference};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ListParams, Patch, PatchParams},
+    core::NamespaceResourceScope,
+};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use std::{fmt::Debug, time::Duration};
+
+const KEEP: Lane = Lane { name: "keep", workers: 10 };
+const CLASS: &str = "MachineClass";
+const SECRET: &str = "Secret";
+/// How long a Machine waits for finalizers when nothing wakes it earlier.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// The controller of the finalizers of MachineClasses and Secrets.
+pub(crate) struct Keeper {
+    pub(crate) client: Client,
+    pub(crate) machines: Cache<Machine>,
+    pub(crate) classes: Cache<MachineClass>,
+    pub(crate) secrets: Cache<Secret>,
+}
+
+#[async_trait]
+impl Reconciler for Keeper {
+    fn lane(&self, _: &Key) -> Lane {
+        KEEP
+    }
+
+    async fn reconcile(&self, run: Run) -> Result<Outcome, Trouble> {
+        let key = &run.key;
+        if key.kind == CLASS {
+            let Some(class) = self.classes.get(key) else { return Ok(Outcome::Done) };
+            let used = !self.machines.filter(|machine| uses_class(machine, key)).is_empty();
+            let unused_for_sure = async || {
+                let machines = self.fresh::<Machine>(&key.namespace).await?;
+                Ok(!machines.iter().any(|machine| uses_class(machine, key)))
+            };
+            self.keep(&*class, names::FINALIZER, used, unused_for_sure).await
+        } else {
+            let Some(secret) = self.secrets.get(key) else { return Ok(Outcome::Done) };
+            let used = !self.classes.filter(|class| uses_secret(class, key)).is_empty();
+            let unused_for_sure = async || {
+                let classes = self.fresh::<MachineClass>(&key.namespace).await?;
+                Ok(!classes.iter().any(|class| uses_secret(class, key)))
+            };
+            self.keep(&*secret, names::SECRET_FINALIZER, used, unused_for_sure).await
+        }
+    }
+}
+
+impl Keeper {
+    async fn keep<K>(
+        &self,
+        object: &K,
+        finalizer: &str,
+        used: bool,
+        unused_for_sure: impl AsyncFnOnce() -> Result<bool, Trouble>,
+    ) -> Result<Outcome, Trouble>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    {
+        let mut finalizers = object.finalizers().to_vec();
+        let seen = Seen {
+            used,
+            deleting: object.meta().deletion_timestamp.is_some(),
+            kept: finalizers.iter().any(|name| name == finalizer),
+        };
+        match decide(seen) {
+            Step::Done => return Ok(Outcome::Done),
+            Step::Add => finalizers.push(finalizer.to_owned()),
+            // A cache shows that something is there, never that nothing is.
+            Step::Remove if !unused_for_sure().await? => return Ok(Outcome::Done),
+            Step::Remove => finalizers.retain(|name| name != finalizer),
+        }
+        let api: Api<K> = Api::namespaced(self.client.clone(), &object.namespace().unwrap_or_default());
+        let patch = json!({"metadata": {"uid": object.uid(), "resourceVersion": object.resource_version(),
+            "finalizers": finalizers}});
+        match api.patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Outcome::Done),
+            other => Ok(other.map(|_| Outcome::Done)?),
+        }
+    }
+
+    /// What is there now. Fails if one of them cannot be understood: it might be one that uses the object.
+    async fn fresh<K>(&self, namespace: &str) -> Result<Vec<K>, Trouble>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        Ok(api.list(&ListParams::default()).await?.items)
+    }
+
+    /// Wakes the class of a Machine that changed.
+    pub(crate) fn of_machine(&self) -> impl Fn(&Change<Machine>) -> Vec<Key> + Send + Sync + use<> {
+        let classes = self.classes.clone();
+        move |change| {
+            let class = |machine: &Machine| {
+                Key::new(CLASS, machine.namespace().unwrap_or_default(), machine.spec.class.name.clone())
+            };
+            match change {
+                Change::Applied { old, new } => {
+                    old.iter().chain([new]).map(|machine| class(machine)).collect()
+                }
+                Change::Deleted { last } => vec![class(last)],
+                Change::Malformed { .. } => classes.list().iter().map(|class| Key::of(&**class)).collect(),
+            }
+        }
+    }
+
+    /// Wakes the Secrets of a class that changed.
+    pub(crate) fn of_class(&self) -> impl Fn(&Change<MachineClass>) -> Vec<Key> + Send + Sync + use<> {
+        let secrets = self.secrets.clone();
+        move |change| match change {
+            Change::Applied { old, new } => {
+                old.iter().chain([new]).flat_map(|class| secrets_of(class)).collect()
+            }
+            Change::Deleted { last } => secrets_of(last),
+            Change::Malformed { .. } => secrets.list().iter().map(|secret| Key::of(&**secret)).collect(),
+        }
+    }
+
+    /// Why a new Machine has to wait: what it uses could still vanish under it.
+    pub(crate) fn not_yet_kept(
+        machine: &Machine,
+        classes: &Cache<MachineClass>,
+        secrets: &Cache<Secret>,
+    ) -> Option<Outcome> {
+        let key = Key::new(CLASS, machine.namespace().unwrap_or_default(), machine.spec.class.name.clone());
+        let class = classes.get(&key).filter(|_| uses_class(machine, &key))?;
+        let lacks = |finalizers: &[String], wanted: &str| !finalizers.iter().any(|name| name == wanted);
+        let secret_lacks = |key: &Key| {
+            secrets.get(key).is_some_and(|secret| lacks(secret.finalizers(), names::SECRET_FINALIZER))
+        };
+        let waits =
+            lacks(class.finalizers(), names::FINALIZER) || secrets_of(&class).iter().any(secret_lacks);
+        waits.then_some(Outcome::After(LOOK_AGAIN))
+    }
+}
+
+/// The queue this controller works from.
+pub(crate) fn queue(
+    clock: &hostler_base::Clock,
+    chance: &hostler_base::Chance,
+    metrics: &hostler_controller::Metrics,
+) -> Queue {
+    Queue::new(hostler_controller::QueueOptions::new("keep"), clock.clone(), chance, metrics.clone())
+}
+
+fn uses_class(machine: &Machine, class: &Key) -> bool {
+    let wanted = &machine.spec.class;
+    wanted.kind == CLASS
+        && wanted.name == class.name
+        && machine.namespace().unwrap_or_default() == class.namespace
+}
+
+fn uses_secret(class: &MachineClass, secret: &Key) -> bool {
+    secrets_of(class).contains(secret)
+}
+
+fn secrets_of(class: &MachineClass) -> Vec<Key> {
+    let own = class.namespace().unwrap_or_default();
+    let key = |SecretReference { name, namespace }: &SecretReference| {
+        let namespace = namespace.clone().unwrap_or_else(|| own.clone());
+        Key::new(SECRET, namespace, name.clone().unwrap_or_default())
+    };
+    let references = [&class.spec.secret_ref, &class.spec.credentials_secret_ref];
+    references.into_iter().flatten().map(key).collect()
+}
