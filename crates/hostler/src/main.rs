@@ -1,2 +1,84 @@
+//! Hostler takes machines into service as Kubernetes nodes and out of service again.
+//!
+//! This crate is the command line and the wiring; what is wired lives in the other crates.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod crds;
+#[cfg(feature = "playground")]
+mod dev;
+mod logs;
+#[cfg(feature = "playground")]
+mod sim;
+#[cfg(feature = "playground")]
+mod stop;
+
+use anyhow::anyhow;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Takes machines into service as Kubernetes nodes and out of service again.
+#[derive(Parser)]
+#[command(version, propagate_version = true)]
+struct Hostler {
+    #[command(flatten)]
+    logs: logs::Options,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs a small world to try things in: a Kubernetes API, nodes, a simulated STACKIT and all controllers.
+    #[cfg(feature = "playground")]
+    Dev(dev::Options),
+    /// Serves a simulated cloud alone, over plain HTTP.
+    #[cfg(feature = "playground")]
+    #[command(subcommand)]
+    Sim(sim::Cloud),
+    /// Prints the CustomResourceDefinitions, for `kubectl apply -f -`.
+    Crds,
+}
+
+fn main() -> ExitCode {
+    let hostler = Hostler::parse();
+    match run(hostler) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("hostler: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(hostler: Hostler) -> anyhow::Result<()> {
+    hostler.logs.start()?;
+    rustls::crypto::aws_lc_rs::default_provider()
+        .install_default()
+        .map_err(|_| anyhow!("another crypto provider is already in use"))?;
+    match hostler.command {
+        #[cfg(feature = "playground")]
+        Command::Dev(options) => runtime()?.block_on(dev::run(options)),
+        #[cfg(feature = "playground")]
+        Command::Sim(cloud) => runtime()?.block_on(sim::run(cloud)),
+        Command::Crds => crds::print(),
+    }
+}
+
+#[cfg(feature = "playground")]
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    use anyhow::Context;
+
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.context("the runtime cannot be started")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Hostler::command().debug_assert();
+    }
+}

@@ -1,0 +1,42 @@
+//! The controllers as processes of the world.
+
+use hostler_controller::{Fence, Health, Metrics, StackOptions};
+use hostler_gardener::Parts;
+use hostler_sim::Context;
+use hostler_stackit::StackitFactory;
+use std::{sync::Arc, time::Duration};
+
+/// The simulated STACKIT's name in the world.
+pub const STACKIT: &str = "stackit";
+/// Where Machines are looked for.
+const NAMESPACE: &str = "default";
+
+/// The Gardener Machine controller with the simulated STACKIT as its cloud. There is one process only, so
+/// nobody else can lead and the fence stays open.
+pub async fn machine_controller(context: Context) {
+    let metrics = Metrics::new();
+    let options = StackOptions {
+        client: "kubernetes",
+        user_agent: concat!("hostler/", env!("CARGO_PKG_VERSION")).to_owned(),
+        timeout: Duration::from_secs(10),
+        rate: None,
+        fence: Fence::open(context.clock.clone()),
+        metrics: metrics.clone(),
+        clock: context.clock.clone(),
+    };
+    let kubernetes = hostler_controller::kube_client(context.transport("kubernetes"), &options, NAMESPACE);
+    let options = StackOptions { client: STACKIT, ..options };
+    let cloud = hostler_controller::stack(context.transport(STACKIT), &options);
+    let parts = Parts {
+        control: kubernetes.clone(),
+        namespace: NAMESPACE.to_owned(),
+        target: kubernetes,
+        drivers: Arc::new(StackitFactory::new(cloud, "", context.clock.clone())),
+        clock: context.clock.clone(),
+        chance: context.chance.clone(),
+        health: Health::new(metrics.clone()),
+        metrics,
+        instance: format!("{}-{}", context.actor, context.incarnation),
+    };
+    hostler_gardener::run(parts, context.shutdown.clone()).await;
+}

@@ -1,0 +1,222 @@
+//! `hostler dev`: everything in one process, to try things in.
+
+mod controllers;
+mod kubeconfig;
+
+use crate::stop::StopSignals;
+use anyhow::{Context, anyhow, bail};
+use clap::Args;
+use hostler_apiserver::{
+    ApiServer,
+    serve::{self, Certificates},
+};
+use hostler_base::{Chance, Clock};
+use hostler_gardener::api::crds;
+use hostler_sim::{
+    HollowNodes, MachineSpec, Paths, World,
+    stackit::{Settings, Stackit},
+};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{Api, api::PostParams};
+use secrecy::SecretString;
+use std::{
+    io::{self, ErrorKind, Write},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use tokio::net::TcpListener;
+
+/// How many nodes there are from the start.
+const NODES: usize = 3;
+/// How long what is under way may take at the end.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+#[derive(Args)]
+pub struct Options {
+    /// Where the Kubernetes API listens; port 0 picks a free one.
+    #[arg(long, default_value = "127.0.0.1:8443", value_name = "ADDR")]
+    listen: SocketAddr,
+    /// Where the kubeconfig is written. It is removed at the end if nobody has changed it.
+    #[arg(long, default_value = "hostler.kubeconfig", value_name = "FILE")]
+    kubeconfig: PathBuf,
+}
+
+pub async fn run(options: Options) -> anyhow::Result<()> {
+    let mut stop = StopSignals::listen()?;
+    let claim = kubeconfig::Claim::on(&options.kubeconfig)?;
+    let (listener, address) = listen(options.listen).await?;
+    let clock = Clock::system();
+    let certificates = Certificates::generate(&[address.ip()], clock.now())?;
+    let token = SecretString::from(hex(&random::<32>()?));
+    let mut world = start_world(clock, token.clone(), &certificates.ca_pem).await?;
+
+    let (api, shutdown) = (world.api().clone(), world.shutdown().clone());
+    let text = serve::kubeconfig(reachable(address), &certificates.ca_pem, &token);
+    let serving = tokio::spawn(async move { serve::serve(&api, listener, &certificates, shutdown).await });
+    let written = claim.write(&text)?;
+    greet(address, written.path());
+    tokio::select! {
+        biased;
+        () = stop.received() => {}
+        trouble = world.broken() => bail!("a part of the world broke: {trouble}"),
+    }
+    drop(written);
+    world.shutdown().cancel();
+    let farewell = async {
+        world.stop().await;
+        serving.await
+    };
+    match tokio::time::timeout(FAREWELL, farewell).await {
+        Ok(Ok(served)) => served.context("the API could not be served"),
+        Ok(Err(error)) => Err(anyhow!(error).context("the API could not be served")),
+        Err(_) => {
+            tracing::warn!("not everything ended in time");
+            Ok(())
+        }
+    }
+}
+
+/// Listens, and says in one sentence why it cannot.
+pub async fn listen(wanted: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(wanted).await.map_err(|error| match error.kind() {
+        ErrorKind::AddrInUse => anyhow!(
+            "{wanted} is taken: stop what listens there, or give another address with --listen (port 0 picks a free one)"
+        ),
+        ErrorKind::PermissionDenied => {
+            anyhow!("{wanted} may not be used: give a port above 1023 with --listen")
+        }
+        ErrorKind::AddrNotAvailable => {
+            anyhow!("{wanted} is no address of this machine: give another one with --listen")
+        }
+        _ => anyhow!("{wanted} cannot be listened on: {error}"),
+    })?;
+    let address = listener.local_addr().with_context(|| format!("{wanted} cannot be listened on"))?;
+    if !address.ip().is_loopback() {
+        tracing::warn!("{address} is not a loopback address: others on the network can reach it");
+    }
+    Ok((listener, address))
+}
+
+/// Bytes that nobody can guess.
+fn random<const LENGTH: usize>() -> anyhow::Result<[u8; LENGTH]> {
+    let mut bytes = [0; LENGTH];
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    let filled = provider.secure_random.fill(&mut bytes);
+    filled.map_err(|_| anyhow!("the system gives no random bytes for a token"))?;
+    Ok(bytes)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Where a client on this machine finds a server that listens there.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(v4) if v4.ip().is_unspecified() => (Ipv4Addr::LOCALHOST, v4.port()).into(),
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => (Ipv6Addr::LOCALHOST, v6.port()).into(),
+        other => other,
+    }
+}
+
+async fn start_world(clock: Clock, token: SecretString, ca_pem: &str) -> anyhow::Result<World> {
+    let chance = Chance::from_seed(u64::from_le_bytes(random()?));
+    let mut options = hostler_apiserver::Options::new(clock, chance.split("kubernetes"));
+    options.users.push((token, ApiServer::admin()));
+    let mut world = World::in_real_time(chance, options);
+    let definitions: Api<CustomResourceDefinition> = Api::all(world.client());
+    for crd in crds() {
+        let created = definitions.create(&PostParams::default(), &crd).await;
+        created.context("the CustomResourceDefinitions cannot be installed")?;
+    }
+    let mut cluster = hostler_cluster::Options::all();
+    ca_pem.clone_into(&mut cluster.root_certificate);
+    world.start_cluster(cluster);
+    let nodes = world.start_hollow_nodes();
+    boot_nodes(&nodes);
+    start_stackit(&mut world, nodes);
+    world.start("machine-controller", |context| Box::pin(controllers::machine_controller(context)));
+    Ok(world)
+}
+
+fn boot_nodes(nodes: &HollowNodes) {
+    for number in 1..=NODES {
+        let mut machine = MachineSpec::new(&format!("node-{number}"));
+        machine.boot_time = Duration::ZERO;
+        machine.ready_time = Duration::ZERO;
+        nodes.boot(machine);
+    }
+}
+
+fn start_stackit(world: &mut World, nodes: HollowNodes) {
+    let settings = Settings {
+        boot_time: Duration::from_millis(500),
+        delete_time: Duration::from_millis(500),
+        join_time: Duration::from_millis(250),
+        ..Settings::default()
+    };
+    let cloud = Stackit::new(settings, world.clock().clone(), world.chance(controllers::STACKIT));
+    let servers = "/v2/projects/{project}/regions/{region}/servers";
+    let paths = Paths::templates([servers, &format!("{servers}/{{server}}")]);
+    world.add_cloud(controllers::STACKIT, paths, cloud.router());
+    world.add_background(cloud.drive(nodes));
+}
+
+fn greet(address: SocketAddr, kubeconfig: &Path) {
+    let kubeconfig = quoted(&kubeconfig.display().to_string());
+    // Without a reader of these lines the world is there all the same.
+    let _ = writeln!(
+        io::stdout(),
+        "Hostler is ready: a Kubernetes API at https://{address} with {NODES} nodes and a simulated STACKIT.
+
+In another terminal:
+  export KUBECONFIG={kubeconfig}
+  kubectl get nodes
+  kubectl apply -f samples/                  # a Secret, a MachineClass and a Machine
+  kubectl get machines -w                    # the Machine becomes a server and a node
+  kubectl create deployment web --image=x --replicas=20
+  kubectl get pods -o wide
+  kubectl drain node-1 --ignore-daemonsets   # and back: kubectl uncordon node-1
+  kubectl delete -f samples/
+
+Ctrl-C ends it; nothing is kept."
+    );
+}
+
+/// As a shell takes it.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._-+:@".contains(c);
+    if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_led_to_an_address_they_can_reach() {
+        let cases = [
+            ("127.0.0.1:1", "127.0.0.1:1"),
+            ("0.0.0.0:2", "127.0.0.1:2"),
+            ("[::]:3", "[::1]:3"),
+            ("10.1.2.3:4", "10.1.2.3:4"),
+        ];
+        for (listens, expected) in cases {
+            assert_eq!(reachable(listens.parse().unwrap()).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn paths_are_quoted_where_a_shell_needs_it() {
+        assert_eq!(quoted("/home/a/hostler.kubeconfig"), "/home/a/hostler.kubeconfig");
+        assert_eq!(quoted("/my files/it's"), r"'/my files/it'\''s'");
+    }
+
+    #[test]
+    fn tokens_are_long_and_differ() {
+        let (first, second) = (hex(&random::<32>().unwrap()), hex(&random::<32>().unwrap()));
+        assert_eq!(first.len(), 64);
+        assert_ne!(first, second);
+    }
+}

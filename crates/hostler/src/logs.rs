@@ -1,0 +1,43 @@
+//! Log lines on standard error.
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use std::io;
+use tracing_subscriber::{
+    EnvFilter, Layer,
+    filter::{FilterExt, filter_fn},
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
+
+#[derive(Args)]
+pub struct Options {
+    /// How log lines look.
+    #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
+    log_format: Format,
+    /// Which log lines are written: a level, or per part such as `warn,hostler_gardener=debug`.
+    #[arg(long, global = true, env = "RUST_LOG", default_value = "info", value_name = "FILTER")]
+    log_level: String,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+impl Options {
+    pub fn start(&self) -> anyhow::Result<()> {
+        let lines = EnvFilter::try_new(&self.log_level)
+            .with_context(|| format!("--log-level or RUST_LOG: {:?} is no filter", self.log_level))?;
+        // A span names the object that a line is about, so it is needed even where its own level is not.
+        let filter = lines.or(filter_fn(|meta| meta.is_span() && meta.target().starts_with("hostler")));
+        let layer = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+        let layer = match self.log_format {
+            Format::Text => layer.boxed(),
+            Format::Json => layer.json().flatten_event(true).with_span_list(false).boxed(),
+        };
+        let started = tracing_subscriber::registry().with(layer.with_filter(filter)).try_init();
+        started.context("logs cannot be written")
+    }
+}

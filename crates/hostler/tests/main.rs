@@ -1,0 +1,14 @@
+//! The real binary: how it starts and ends, what it is made of, and kubectl on it.
+
+#[path = "main/kubectl.rs"]
+mod kubectl;
+#[path = "main/nodes.rs"]
+mod nodes;
+#[path = "main/objects.rs"]
+mod objects;
+#[path = "main/playground.rs"]
+mod playground;
+#[path = "main/process.rs"]
+mod process;
+#[path = "main/workloads.rs"]
+mod workloads;

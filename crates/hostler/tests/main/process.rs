@@ -1,0 +1,256 @@
+//! How the binary starts, ends and refuses to start.
+
+use crate::playground::{Directory, Playground, Process, hostler, wait_for};
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api, Client, Config,
+    api::{ApiResource, DynamicObject, ListParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::Command,
+};
+
+async fn client(kubeconfig: &Path, change: impl FnOnce(&mut Kubeconfig)) -> Client {
+    // Another test of this process may have been first.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let mut read = Kubeconfig::read_from(kubeconfig).unwrap();
+    change(&mut read);
+    let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.unwrap();
+    Client::try_from(config).unwrap()
+}
+
+/// Runs a command that must refuse, and gives the one sentence it says.
+fn refusal(directory: &Directory, command: Command) -> String {
+    let mut process = Process::start(directory, "refused", command);
+    assert_eq!(process.wait().code(), Some(1), "{}", process.stderr());
+    let said = process.stderr();
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 1, "{said}");
+    lines[0].strip_prefix("hostler: ").unwrap_or_else(|| panic!("{said}")).to_owned()
+}
+
+fn dev(listen: &str, kubeconfig: &Path) -> Command {
+    let mut command = hostler(&["dev", "--listen", listen, "--kubeconfig"]);
+    command.arg(kubeconfig);
+    command
+}
+
+#[tokio::test]
+async fn it_serves_says_what_to_try_and_ends_when_asked() {
+    for signal in ["INT", "TERM"] {
+        let mut playground = Playground::start();
+        let mode = fs::metadata(&playground.kubeconfig).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let client = client(&playground.kubeconfig, |_| {}).await;
+        let ready = client.request_text(http_get("/readyz")).await.unwrap();
+        assert_eq!(ready, "ok");
+        let nodes = Api::<Node>::all(client);
+        wait_until_async(async || nodes.list(&ListParams::default()).await.unwrap().items.len() == 3).await;
+        let export = format!("export KUBECONFIG={}", playground.kubeconfig.display());
+        wait_for("it says what to try", || playground.process.stdout().contains(&export).then_some(()));
+
+        playground.process.signal(signal);
+        assert_eq!(playground.process.wait().code(), Some(0), "{}", playground.process.stderr());
+        assert_eq!(playground.directory.names(), ["hostler.stderr", "hostler.stdout"]);
+    }
+}
+
+fn http_get(path: &str) -> axum::http::Request<Vec<u8>> {
+    axum::http::Request::get(path).body(Vec::new()).unwrap()
+}
+
+async fn wait_until_async(condition: impl AsyncFn() -> bool) {
+    let start = std::time::Instant::now();
+    while !condition().await {
+        assert!(start.elapsed() < crate::playground::PATIENCE);
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_token_is_not_let_in() {
+    let playground = Playground::start();
+    let foreign = client(&playground.kubeconfig, |config| {
+        let user = config.auth_infos[0].auth_info.as_mut().unwrap();
+        user.token = Some("0".repeat(64).into());
+    })
+    .await;
+    match Api::<Node>::all(foreign).list(&ListParams::default()).await {
+        Err(kube::Error::Api(status)) => {
+            assert_eq!((status.code, status.reason.as_str()), (401, "Unauthorized"))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_taken_port_is_told() {
+    let directory = Directory::new();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    let said = refusal(&directory, dev(&address, &directory.file("kubeconfig")));
+    assert!(said.starts_with(&format!("{address} is taken: ")) && said.contains("--listen"), "{said}");
+    assert_eq!(directory.names(), ["refused.stderr", "refused.stdout"]);
+
+    let said = refusal(&directory, hostler(&["sim", "stackit", "--listen", &address]));
+    assert!(said.starts_with(&format!("{address} is taken: ")), "{said}");
+}
+
+#[test]
+fn a_second_instance_is_told() {
+    let playground = Playground::start();
+    let before = fs::read(&playground.kubeconfig).unwrap();
+    let said = refusal(&playground.directory, dev("127.0.0.1:0", &playground.kubeconfig));
+    assert!(said.starts_with("another hostler dev is running") && said.contains("--kubeconfig"), "{said}");
+    assert_eq!(fs::read(&playground.kubeconfig).unwrap(), before);
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_told() {
+    let directory = Directory::new();
+    for file in [directory.file("no/such/directory/kubeconfig"), directory.path().to_owned()] {
+        let said = refusal(&directory, dev("127.0.0.1:0", &file));
+        let start = format!("{} cannot be written, give another file with --kubeconfig: ", file.display());
+        assert!(said.starts_with(&start), "{said}");
+    }
+}
+
+#[test]
+fn a_file_of_somebody_else_is_left_alone() {
+    let directory = Directory::new();
+    let file = directory.file("kubeconfig");
+    fs::write(&file, "apiVersion: v1\nkind: Config\n").unwrap();
+    let said = refusal(&directory, dev("127.0.0.1:0", &file));
+    assert!(said.contains("not written by hostler"), "{said}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "apiVersion: v1\nkind: Config\n");
+}
+
+#[test]
+fn what_a_killed_instance_left_is_replaced() {
+    let mut killed = Playground::start();
+    killed.process.signal("KILL");
+    killed.process.wait();
+    let left = fs::read_to_string(&killed.kubeconfig).unwrap();
+    let Playground { directory, .. } = killed;
+    let next = Playground::start_in(directory, &[]);
+    assert_ne!(fs::read_to_string(&next.kubeconfig).unwrap(), left);
+}
+
+#[test]
+fn a_kubeconfig_that_somebody_changed_is_kept() {
+    let mut playground = Playground::start();
+    let mut text = fs::read_to_string(&playground.kubeconfig).unwrap();
+    text.push_str("# mine\n");
+    fs::write(&playground.kubeconfig, &text).unwrap();
+    playground.process.signal("INT");
+    assert_eq!(playground.process.wait().code(), Some(0));
+    assert_eq!(fs::read_to_string(&playground.kubeconfig).unwrap(), text);
+}
+
+#[tokio::test]
+async fn every_line_about_an_object_names_it_whatever_the_level() {
+    // The span that names the object is not of this part, and still has to be there.
+    let playground =
+        Playground::start_with(&["--log-format", "json", "--log-level", "hostler_gardener=debug"]);
+    let client = client(&playground.kubeconfig, |_| {}).await;
+    let kind = ApiResource {
+        group: "machine.sapcloud.io".into(),
+        version: "v1alpha1".into(),
+        api_version: "machine.sapcloud.io/v1alpha1".into(),
+        kind: "Machine".into(),
+        plural: "machines".into(),
+    };
+    let machines: Api<DynamicObject> = Api::namespaced_with(client, "default", &kind);
+    let machine = json!({"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
+        "metadata": {"name": "lonely"}, "spec": {"class": {"kind": "MachineClass", "name": "none"}}});
+    machines.create(&PostParams::default(), &serde_json::from_value(machine).unwrap()).await.unwrap();
+    let lines = wait_for("the controller decides", || {
+        let text = playground.process.stderr();
+        let whole = &text[..=text.rfind('\n')?];
+        let lines: Vec<Value> =
+            whole.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+        let decided: Vec<Value> = lines.into_iter().filter(|line| line["message"] == "decided").collect();
+        (!decided.is_empty()).then_some(decided)
+    });
+    for line in lines {
+        let span = &line["span"];
+        assert_eq!(span["kind"], "Machine", "{line}");
+        assert_eq!(span["namespace"], "default", "{line}");
+        assert_eq!(span["object"], "lonely", "{line}");
+    }
+}
+
+#[test]
+fn a_wrong_log_filter_is_told() {
+    let directory = Directory::new();
+    let said = refusal(&directory, hostler(&["--log-level", "a=b=c", "crds"]));
+    assert!(said.starts_with("--log-level or RUST_LOG: \"a=b=c\" is no filter"), "{said}");
+}
+
+#[test]
+fn the_definitions_are_printed() {
+    let output = hostler(&["crds"]).output().unwrap();
+    assert!(output.status.success());
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(&String::from_utf8(output.stdout).unwrap()).unwrap();
+    let names: Vec<&Value> = documents.iter().map(|document| &document["metadata"]["name"]).collect();
+    assert_eq!(names, ["machines.machine.sapcloud.io", "machineclasses.machine.sapcloud.io"]);
+    let expected = serde_json::to_value(hostler_gardener::api::crds()).unwrap();
+    assert_eq!(Value::Array(documents), expected);
+}
+
+#[test]
+fn a_simulated_stackit_is_served_alone() {
+    let directory = Directory::new();
+    let mut process =
+        Process::start(&directory, "sim", hostler(&["sim", "stackit", "--listen", "127.0.0.1:0"]));
+    let address = wait_for("it says where it is", || {
+        let said = process.stdout();
+        let line = said.lines().next()?.strip_prefix("A simulated STACKIT is at http://")?;
+        Some(line.to_owned())
+    });
+    let mut stream = TcpStream::connect(address).unwrap();
+    let path = "/v2/projects/p/regions/eu01/servers";
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("{\"items\":[]}"), "{answer}");
+    process.signal("TERM");
+    assert_eq!(process.wait().code(), Some(0));
+}
+
+#[test]
+fn a_production_build_has_nothing_of_the_yard_in_it() {
+    let tree = |more: &[&str]| {
+        let output = Command::new(env!("CARGO"))
+            .args(["tree", "--offline", "-p", "hostler", "-e", "normal", "--prefix", "none"])
+            .args(more)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let yard = |tree: &str| {
+        let parts = ["hostler-apiserver", "hostler-cluster", "hostler-sim"];
+        parts.into_iter().filter(|part| tree.lines().any(|line| line.starts_with(part))).count()
+    };
+    assert_eq!(yard(&tree(&[])), 3, "the check itself sees what is there");
+    assert_eq!(yard(&tree(&["--no-default-features"])), 0);
+}
+
+#[test]
+fn the_version_is_told() {
+    let output = hostler(&["--version"]).output().unwrap();
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        concat!("hostler ", env!("CARGO_PKG_VERSION"), "\n")
+    );
+}

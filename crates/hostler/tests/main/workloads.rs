@@ -1,0 +1,121 @@
+//! Deployments run, grow, roll and go; Machines become nodes.
+
+use crate::{
+    kubectl::{columns, samples, with_each_kubectl},
+    playground::wait_for,
+};
+use std::collections::BTreeSet;
+
+#[test]
+fn a_deployment_runs_grows_rolls_and_goes() {
+    with_each_kubectl(|kubectl| {
+        let limit = &kubectl.limit();
+        let said = kubectl.run(&["create", "deployment", "web", "--image=x", "--replicas=20"]);
+        assert_eq!(said, "deployment.apps/web created\n");
+        let said = kubectl.run(&["rollout", "status", "deployment/web", limit]);
+        assert!(said.ends_with("deployment \"web\" successfully rolled out\n"), "{said}");
+        let pods = kubectl.run(&["get", "pods", "-o", "wide", "--no-headers", "-l", "app=web"]);
+        let pods: Vec<Vec<&str>> = pods.lines().map(columns).collect();
+        assert_eq!(pods.len(), 20);
+        assert!(pods.iter().all(|pod| pod[1..3] == ["1/1", "Running"]), "{pods:?}");
+        let nodes: BTreeSet<&str> = pods.iter().map(|pod| pod[6]).collect();
+        assert_eq!(nodes.len(), 3, "{nodes:?}");
+        let addresses: BTreeSet<&str> = pods.iter().map(|pod| pod[5]).collect();
+        assert_eq!(addresses.len(), 20, "{addresses:?}");
+
+        let line = kubectl.run(&["get", "deployment", "web", "--no-headers"]);
+        assert_eq!(columns(&line)[..4], ["web", "20/20", "20", "20"]);
+        assert_eq!(kubectl.run(&["scale", "deployment/web", "--replicas=3"]), "deployment.apps/web scaled\n");
+        kubectl.run(&["wait", "deployment/web", "--for=jsonpath={.status.replicas}=3", limit]);
+        wait_for("three pods are left", || {
+            (kubectl.run(&["get", "pods", "-l", "app=web", "-o", "name"]).lines().count() == 3).then_some(())
+        });
+
+        kubectl.run(&["set", "image", "deployment/web", "x=y"]);
+        kubectl.run(&["rollout", "status", "deployment/web", limit]);
+        let images = kubectl.run(&[
+            "get",
+            "pods",
+            "-l",
+            "app=web",
+            "-o",
+            "jsonpath={.items[*].spec.containers[0].image}",
+        ]);
+        assert!(images.split(' ').filter(|image| *image == "y").count() == 3, "{images}");
+        let sets = kubectl.run(&["get", "replicasets", "-l", "app=web", "-o", "name"]);
+        assert_eq!(sets.lines().count(), 2, "{sets}");
+        let described = kubectl.run(&["describe", "deployment", "web"]);
+        assert!(described.contains("ScalingReplicaSet") && described.contains("3 desired"), "{described}");
+        kubectl.run(&["rollout", "undo", "deployment/web"]);
+        kubectl.run(&[
+            "wait",
+            "deployment/web",
+            "--for=jsonpath={.spec.template.spec.containers[0].image}=x",
+            limit,
+        ]);
+        kubectl.run(&["rollout", "status", "deployment/web", limit]);
+
+        kubectl.run(&["delete", "deployment", "web"]);
+        kubectl.wait_until_none(&["pods,replicasets", "-l", "app=web"]);
+    });
+}
+
+#[test]
+fn the_samples_become_a_node_and_go_in_one_go() {
+    with_each_kubectl(|kubectl| {
+        let (samples, limit) = (samples(), &kubectl.limit());
+        let samples = samples.to_str().unwrap();
+        let said = kubectl.run(&["apply", "-f", samples]);
+        for object in [
+            "secret/stackit",
+            "machineclass.machine.sapcloud.io/small",
+            "machine.machine.sapcloud.io/machine-1",
+        ] {
+            assert!(said.contains(&format!("{object} created\n")), "{said}");
+        }
+        let running = "--for=jsonpath={.status.currentStatus.phase}=Running";
+        kubectl.run(&["wait", "machine/machine-1", running, limit]);
+        let table = kubectl.run(&["get", "machines"]);
+        let lines: Vec<Vec<&str>> = table.lines().map(columns).collect();
+        assert_eq!(lines[0][..2], ["NAME", "STATUS"]);
+        assert_eq!(lines[1][..2], ["machine-1", "Running"]);
+        assert_eq!(
+            kubectl.run(&["get", "mc", "-o", "jsonpath={.items[0].metadata.labels.node}"]),
+            "machine-1"
+        );
+        kubectl.run(&["wait", "node/machine-1", "--for=condition=Ready", limit]);
+        let id = kubectl.run(&["get", "node", "machine-1", "-o", "jsonpath={.spec.providerID}"]);
+        assert!(id.starts_with("stackit://"), "{id}");
+        let described = kubectl.run(&["describe", "machine", "machine-1"]);
+        assert!(described.contains("Provider ID:  stackit://"), "{described}");
+
+        // All three at once: what the Machine needs in order to go stays until it is gone.
+        let said = kubectl.run(&["delete", "-f", samples, limit]);
+        assert_eq!(said.lines().filter(|line| line.contains(" deleted")).count(), 3, "{said}");
+        kubectl.wait_until_none(&["machines,machineclasses,secrets"]);
+        assert!(kubectl.refused(&["get", "node", "machine-1"]).contains("NotFound"));
+        assert_eq!(kubectl.run(&["get", "nodes", "-o", "name"]).lines().count(), 3);
+    });
+}
+
+#[test]
+fn pods_that_fit_nowhere_get_a_new_machine() {
+    with_each_kubectl(|kubectl| {
+        let limit = &kubectl.limit();
+        kubectl.wait_for_nodes();
+        for node in ["node-1", "node-2", "node-3"] {
+            kubectl.run(&["cordon", node]);
+        }
+        kubectl.run(&["create", "deployment", "web", "--image=x"]);
+        let reason = "{.items[0].status.conditions[?(@.type==\"PodScheduled\")].message}";
+        let message = wait_for("the pod cannot be scheduled", || {
+            let message = kubectl.run(&["get", "pods", "-l", "app=web", "-o", &format!("jsonpath={reason}")]);
+            (!message.is_empty()).then_some(message)
+        });
+        assert!(message.starts_with("0/3 nodes are available: 3 node(s) were unschedulable"), "{message}");
+        kubectl.run(&["apply", "-f", samples().to_str().unwrap()]);
+        kubectl.run(&["rollout", "status", "deployment/web", limit]);
+        let node = kubectl.run(&["get", "pods", "-l", "app=web", "-o", "jsonpath={.items[0].spec.nodeName}"]);
+        assert_eq!(node, "machine-1");
+    });
+}
