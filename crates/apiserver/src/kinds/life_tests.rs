@@ -122,7 +122,8 @@ fn eviction_keeps_to_the_budget() {
         ]}))
     };
     let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
-    let cases: Vec<(&str, Value, Value, Result<bool, (u16, Option<i32>, &str)>)> = vec![
+    type Verdict = Result<bool, (u16, Option<i32>, &'static str)>;
+    let cases: Vec<(&str, Value, Value, Verdict)> = vec![
         ("allowed", json!({}), one_left.clone(), Ok(true)),
         (
             "none left",

@@ -289,16 +289,15 @@ proptest::proptest! {
     #[test]
     fn any_patch_is_merged_or_refused(original in almost_a_pod(), patch in almost_a_pod(), third in almost_a_pod()) {
         let ty = typed("v1", "Pod");
-        if let Ok(merged) = crate::types::strategic_merge(ty, &original, &patch) {
-            if let Ok(decoded) = decode_merged(ty, merged) {
-                let mut new = decoded.object;
-                let who = crate::types::managed_fields::Writer {
-                    manager: "m", api_version: "v1", subresource: "", time: jiff::Timestamp::UNIX_EPOCH, left_out: &[],
-                };
-                let shape = crate::types::managed_fields::Shape::Builtin(ty);
-                crate::types::managed_fields::record(Some(&third), &mut new, &who, shape);
-                crate::types::managed_fields::record(None, &mut new, &who, shape);
-            }
+        let merged = crate::types::strategic_merge(ty, &original, &patch);
+        if let Ok(decoded) = merged.and_then(|merged| decode_merged(ty, merged)) {
+            let mut new = decoded.object;
+            let who = crate::types::managed_fields::Writer {
+                manager: "m", api_version: "v1", subresource: "", time: jiff::Timestamp::UNIX_EPOCH, left_out: &[],
+            };
+            let shape = crate::types::managed_fields::Shape::Builtin(ty);
+            crate::types::managed_fields::record(Some(&third), &mut new, &who, shape);
+            crate::types::managed_fields::record(None, &mut new, &who, shape);
         }
     }
 }

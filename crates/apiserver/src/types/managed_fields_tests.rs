@@ -24,7 +24,7 @@ fn entries_are_those_of_a_real_server() {
             let mut new = state["object"].clone();
             let api_version = new["apiVersion"].as_str().expect("a string").to_owned();
             let shape = kind(&api_version, new["kind"].as_str().expect("a string"))
-                .map_or(Shape::Schema(&flow["schema"]), Shape::Builtin);
+                .map_or_else(|| Shape::Schema(&flow["schema"]), Shape::Builtin);
             if let Some(sent) = state.get("sent") {
                 new["metadata"]["managedFields"] = sent.clone();
             }

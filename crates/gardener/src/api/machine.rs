@@ -7,6 +7,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+#[expect(clippy::duplicated_attributes, reason = "columns of the same type")]
 /// One machine: wanted when there is no `providerID`, there when there is one.
 #[derive(CustomResource, Clone, Debug, Default, Deserialize, PartialEq, Serialize, JsonSchema)]
 #[kube(

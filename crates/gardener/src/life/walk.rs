@@ -254,7 +254,7 @@ impl World {
     }
 
     fn add_server(&mut self, owner: usize) -> u8 {
-        let id = (1..).find(|id| self.vms.iter().all(|vm| vm.id != *id)).unwrap();
+        let id = (1..u8::MAX).find(|id| self.vms.iter().all(|vm| vm.id != *id)).unwrap();
         self.vms.push(Vm { id, owner, life: Life::Booting, in_lists: owner >= self.detailed });
         self.vms.sort();
         id
@@ -526,7 +526,9 @@ fn walk(machines: usize, detailed: usize, most_faults: u8) -> Walk {
     }
     let mut reached = vec![false; seen.len()];
     let mut todo: VecDeque<usize> = goals.into();
-    todo.iter().for_each(|goal| reached[*goal] = true);
+    for goal in &todo {
+        reached[*goal] = true;
+    }
     while let Some(at) = todo.pop_front() {
         for from in &good_edges[at] {
             if !std::mem::replace(&mut reached[*from], true) {

@@ -171,7 +171,7 @@ fn identity(machine: &Machine, class: &MachineClass) -> Identity {
 fn creation_timeout(machine: &Machine) -> SignedDuration {
     let read = |text: &String| {
         let parsed: kube::core::Duration = text.parse().ok()?;
-        SignedDuration::try_from(std::time::Duration::try_from(parsed).ok()?).ok()
+        SignedDuration::try_from(Duration::from(parsed)).ok()
     };
     machine
         .annotations()
