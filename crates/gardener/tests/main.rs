@@ -1,4 +1,5 @@
 //! The Machine controller in a world: embedded API server, simulated STACKIT, hollow nodes, faults.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 #[path = "main/flow.rs"]
 mod flow;

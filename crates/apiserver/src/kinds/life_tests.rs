@@ -109,6 +109,9 @@ fn budget(status: &Value) -> Value {
     })
 }
 
+/// Whether a pod may go, or code, seconds to wait and message of the refusal.
+type Verdict = Result<bool, (u16, Option<i32>, &'static str)>;
+
 #[test]
 fn eviction_keeps_to_the_budget() {
     let none_left =
@@ -122,7 +125,6 @@ fn eviction_keeps_to_the_budget() {
         ]}))
     };
     let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
-    type Verdict = Result<bool, (u16, Option<i32>, &'static str)>;
     let cases: Vec<(&str, Value, Value, Verdict)> = vec![
         ("allowed", json!({}), one_left.clone(), Ok(true)),
         (

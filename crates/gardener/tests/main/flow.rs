@@ -206,7 +206,7 @@ pub async fn controller(context: Context) {
         metrics,
         instance: format!("{}-{}", context.actor, context.incarnation),
     };
-    hostler_gardener::run(parts, context.shutdown.clone()).await;
+    Box::pin(hostler_gardener::run(parts, context.shutdown.clone())).await;
 }
 
 /// One machine is wished for, comes, is given back and goes; nothing of it is left.

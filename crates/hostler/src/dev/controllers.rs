@@ -38,5 +38,6 @@ pub async fn machine_controller(context: Context) {
         metrics,
         instance: format!("{}-{}", context.actor, context.incarnation),
     };
-    hostler_gardener::run(parts, context.shutdown.clone()).await;
+    // Boxed: it is a large future, and this one is moved around.
+    Box::pin(hostler_gardener::run(parts, context.shutdown.clone())).await;
 }

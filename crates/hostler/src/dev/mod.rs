@@ -108,7 +108,8 @@ fn random<const LENGTH: usize>() -> anyhow::Result<[u8; LENGTH]> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// Where a client on this machine finds a server that listens there.

@@ -108,13 +108,13 @@ impl Kubectl {
             let nodes = self.run(&["get", "nodes", "-o", "name"]);
             (nodes.lines().count() == 3).then_some(())
         });
-        self.run(&["wait", "--for=condition=Ready", "nodes", "--all", &self.limit()]);
+        self.run(&["wait", "--for=condition=Ready", "nodes", "--all", &limit()]);
     }
+}
 
-    /// How long kubectl may wait, as an argument.
-    pub fn limit(&self) -> String {
-        format!("--timeout={}s", PATIENCE.as_secs())
-    }
+/// How long kubectl may wait, as an argument.
+pub fn limit() -> String {
+    format!("--timeout={}s", PATIENCE.as_secs())
 }
 
 /// The columns of a table's line.

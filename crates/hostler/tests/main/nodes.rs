@@ -30,7 +30,7 @@ fn nodes_are_shown() {
 #[test]
 fn a_drained_node_gives_its_pods_to_others() {
     with_each_kubectl(|kubectl| {
-        let limit = &kubectl.limit();
+        let limit = &crate::kubectl::limit();
         kubectl.wait_for_nodes();
         kubectl.run(&["create", "deployment", "web", "--image=x", "--replicas=6"]);
         kubectl.run(&["rollout", "status", "deployment/web", limit]);
@@ -53,7 +53,7 @@ fn a_drained_node_gives_its_pods_to_others() {
 #[test]
 fn a_drain_respects_a_budget() {
     with_each_kubectl(|kubectl| {
-        let limit = &kubectl.limit();
+        let limit = &crate::kubectl::limit();
         kubectl.wait_for_nodes();
         kubectl.run(&["create", "deployment", "web", "--image=x", "--replicas=3"]);
         kubectl.run(&["rollout", "status", "deployment/web", limit]);
@@ -77,7 +77,7 @@ fn a_drain_respects_a_budget() {
 #[test]
 fn taints_keep_pods_away_or_drive_them_out() {
     with_each_kubectl(|kubectl| {
-        let limit = &kubectl.limit();
+        let limit = &crate::kubectl::limit();
         kubectl.wait_for_nodes();
         kubectl.run(&["taint", "node", "node-1", "only=gpu:NoSchedule"]);
         kubectl.run(&["create", "deployment", "web", "--image=x", "--replicas=6"]);
@@ -95,7 +95,7 @@ fn taints_keep_pods_away_or_drive_them_out() {
 #[test]
 fn the_pods_of_a_deleted_node_move() {
     with_each_kubectl(|kubectl| {
-        let limit = &kubectl.limit();
+        let limit = &crate::kubectl::limit();
         kubectl.wait_for_nodes();
         kubectl.run(&["create", "deployment", "web", "--image=x", "--replicas=6"]);
         kubectl.run(&["rollout", "status", "deployment/web", limit]);

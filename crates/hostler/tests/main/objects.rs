@@ -63,7 +63,7 @@ fn objects_are_created_read_and_deleted() {
         kubectl.run(&here(&["delete", "configmap", "prices"]));
         let gone = kubectl.refused(&here(&["get", "configmap", "prices"]));
         assert!(gone.contains("Error from server (NotFound): configmaps \"prices\" not found"), "{gone}");
-        kubectl.run(&["delete", "namespace", "shop", &kubectl.limit()]);
+        kubectl.run(&["delete", "namespace", "shop", &crate::kubectl::limit()]);
         assert!(kubectl.refused(&["get", "namespace", "shop"]).contains("NotFound"));
         let gone = kubectl.refused(&here(&["get", "secret", "key"]));
         assert!(gone.contains("not found"), "{gone}");

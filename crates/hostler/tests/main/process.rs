@@ -84,7 +84,7 @@ async fn a_foreign_token_is_not_let_in() {
     .await;
     match Api::<Node>::all(foreign).list(&ListParams::default()).await {
         Err(kube::Error::Api(status)) => {
-            assert_eq!((status.code, status.reason.as_str()), (401, "Unauthorized"))
+            assert_eq!((status.code, status.reason.as_str()), (401, "Unauthorized"));
         }
         other => panic!("{other:?}"),
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 #[test]
 fn a_deployment_runs_grows_rolls_and_goes() {
     with_each_kubectl(|kubectl| {
-        let limit = &kubectl.limit();
+        let limit = &crate::kubectl::limit();
         let said = kubectl.run(&["create", "deployment", "web", "--image=x", "--replicas=20"]);
         assert_eq!(said, "deployment.apps/web created\n");
         let said = kubectl.run(&["rollout", "status", "deployment/web", limit]);
@@ -63,7 +63,7 @@ fn a_deployment_runs_grows_rolls_and_goes() {
 #[test]
 fn the_samples_become_a_node_and_go_in_one_go() {
     with_each_kubectl(|kubectl| {
-        let (samples, limit) = (samples(), &kubectl.limit());
+        let (samples, limit) = (samples(), &crate::kubectl::limit());
         let samples = samples.to_str().unwrap();
         let said = kubectl.run(&["apply", "-f", samples]);
         for object in [
@@ -101,7 +101,7 @@ fn the_samples_become_a_node_and_go_in_one_go() {
 #[test]
 fn pods_that_fit_nowhere_get_a_new_machine() {
     with_each_kubectl(|kubectl| {
-        let limit = &kubectl.limit();
+        let limit = &crate::kubectl::limit();
         kubectl.wait_for_nodes();
         for node in ["node-1", "node-2", "node-3"] {
             kubectl.run(&["cordon", node]);
