@@ -49,7 +49,7 @@ fn name(number: usize) -> String {
 
 /// A pod of about 1.4 KB, as a Deployment of a real application has them.
 fn pod(number: usize) -> Vec<u8> {
-    let environment: Vec<Value> = (0..8)
+    let environment: Vec<Value> = (0..10)
         .map(|index| json!({"name": format!("SETTING_{index}"), "value": format!("value-of-setting-{index}-for-the-application")}))
         .collect();
     let pod = json!({

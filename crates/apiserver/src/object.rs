@@ -94,7 +94,7 @@ pub(crate) fn encode(object: &Value) -> Bytes {
     let first = ["kind", "apiVersion", "metadata"];
     let head = first.iter().filter_map(|name| fields.get_key_value(*name));
     let tail = fields.iter().filter(|(name, _)| !first.contains(&name.as_str()));
-    let mut out = Vec::with_capacity(1024);
+    let mut out = Vec::with_capacity(4096);
     out.push(b'{');
     for (index, (name, value)) in head.chain(tail).enumerate() {
         if index > 0 {
@@ -106,7 +106,8 @@ pub(crate) fn encode(object: &Value) -> Bytes {
         let _ = serde_json::to_writer(&mut out, value);
     }
     out.push(b'}');
-    Bytes::from(out)
+    // Without the spare room: this is kept for as long as the object.
+    Bytes::from(out.into_boxed_slice())
 }
 
 /// Bytes in hexadecimal.

@@ -37,7 +37,7 @@ pub(super) fn encode(exchange: &Exchange<'_>, key: &Arc<Key>, revision: u64, obj
         labels.map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into())).collect();
     labels.sort();
     let fields = rules::field_values(resource, object);
-    let fields = fields.into_iter().map(|(name, value)| (Arc::from(name), value.into_boxed_str())).collect();
+    let fields = fields.into_iter().map(|(name, value)| (name, value.into_boxed_str())).collect();
     let bytes = object::encode(object);
     Stored::new(Arc::clone(key), revision, bytes, labels.into_boxed_slice(), fields)
 }

@@ -16,6 +16,7 @@ use crate::{
 };
 use http::header;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 
 /// The kind of a custom resource, as a [`Kind`].
 struct CustomRules<'a>(&'a CustomVersion);
@@ -327,17 +328,16 @@ pub(super) fn from_storage(resource: &Resource, version: &str, object: &mut Valu
 }
 
 /// The selectable fields of a resource beside its name and namespace.
-fn selectable(resource: &Resource, version: &str) -> Vec<String> {
+fn selectable(resource: &Resource, version: &str) -> Vec<Cow<'static, str>> {
     match &resource.custom {
-        Some(custom) => custom
-            .kind
-            .version(version)
-            .map(|version| version.selectable_fields().to_vec())
-            .unwrap_or_default(),
-        None => kinds::selectable_fields(resource.group(), resource.name())
-            .iter()
-            .map(|one| (*one).to_owned())
-            .collect(),
+        Some(custom) => {
+            let version = custom.kind.version(version).into_iter();
+            version.flat_map(CustomVersion::selectable_fields).cloned().map(Cow::Owned).collect()
+        }
+        None => {
+            let own = kinds::selectable_fields(resource.group(), resource.name());
+            own.iter().copied().map(Cow::Borrowed).collect()
+        }
     }
 }
 
@@ -361,12 +361,12 @@ pub(super) fn check_selectable(resource: &Resource, version: &str, field: &str) 
 }
 
 /// The values of an object's selectable fields, for the store. `object` is in the kept version.
-pub(super) fn field_values(resource: &Resource, object: &Value) -> Vec<(String, String)> {
+pub(super) fn field_values(resource: &Resource, object: &Value) -> Vec<(Cow<'static, str>, String)> {
     let names = match &resource.custom {
         Some(_) => selectable(resource, &resource.storage_version),
         None => {
             let own = kinds::selectable_fields(&resource.shelf.group, &resource.shelf.resource);
-            own.iter().map(|one| (*one).to_owned()).collect()
+            own.iter().copied().map(Cow::Borrowed).collect()
         }
     };
     let value = |name: &str| match &resource.custom {

@@ -14,6 +14,7 @@ use crate::contract::GroupResource;
 use bytes::Bytes;
 use serde_json::Value;
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
@@ -41,7 +42,7 @@ pub(crate) struct Stored {
     /// In the order of their keys.
     pub(crate) labels: Box<[(Box<str>, Box<str>)]>,
     /// The selectable fields that are not empty, besides name and namespace.
-    pub(crate) fields: Box<[(Arc<str>, Box<str>)]>,
+    pub(crate) fields: Box<[(Cow<'static, str>, Box<str>)]>,
     parsed: OnceLock<Arc<Value>>,
 }
 
@@ -51,7 +52,7 @@ impl Stored {
         revision: u64,
         bytes: Bytes,
         labels: Box<[(Box<str>, Box<str>)]>,
-        fields: Box<[(Arc<str>, Box<str>)]>,
+        fields: Box<[(Cow<'static, str>, Box<str>)]>,
     ) -> Self {
         Self { key, revision, bytes, labels, fields, parsed: OnceLock::new() }
     }

@@ -6,6 +6,7 @@ use super::{
     table::{self, Field, FieldType, ListKind, TypeRef, TypeShape},
 };
 use serde_json::{Map, Value};
+use std::fmt::Write as _;
 
 /// What is known about an object's fields.
 #[derive(Clone, Copy)]
@@ -69,11 +70,11 @@ pub(super) fn compare(old: &Value, new: &Value, shape: Shape<'_>, left_out: &[&s
         _ => root.field(name),
     };
     for (name, value) in new.iter().filter(|(name, _)| is_compared(name)) {
-        changes.value(format!("f:{name}"), old.get(name), Some(value), inner(name));
+        changes.value(field_key(name), old.get(name), Some(value), inner(name));
     }
     for (name, value) in old.iter().filter(|(name, _)| is_compared(name) && !new.contains_key(name.as_str()))
     {
-        changes.value(format!("f:{name}"), Some(value), None, inner(name));
+        changes.value(field_key(name), Some(value), None, inner(name));
     }
     strip(&mut changes.added_or_modified);
     strip(&mut changes.removed);
@@ -101,6 +102,14 @@ fn strip(set: &mut FieldSet) {
     if metadata.is_empty() {
         set.remove("f:metadata");
     }
+}
+
+/// `f:name`
+fn field_key(name: &str) -> String {
+    let mut key = String::with_capacity(name.len() + 2);
+    key.push_str("f:");
+    key.push_str(name);
+    key
 }
 
 impl Changes {
@@ -140,11 +149,11 @@ impl Changes {
         let (old, new) = (old.and_then(Value::as_object), new.and_then(Value::as_object));
         for (name, value) in new.into_iter().flatten() {
             let before = old.and_then(|old| old.get(name));
-            self.value(format!("f:{name}"), before, Some(value), inner.field(name));
+            self.value(field_key(name), before, Some(value), inner.field(name));
         }
         for (name, value) in old.into_iter().flatten() {
             if !new.is_some_and(|new| new.contains_key(name)) {
-                self.value(format!("f:{name}"), Some(value), None, inner.field(name));
+                self.value(field_key(name), Some(value), None, inner.field(name));
             }
         }
     }
@@ -246,13 +255,38 @@ impl Keys<'_> {
     /// `k:{"name":"a"}` or `v:"a"`
     fn of(&self, item: &Value) -> String {
         let named = |names: &mut dyn Iterator<Item = &str>| {
-            let found = names.filter_map(|name| Some((name.to_owned(), item.get(name)?.clone())));
-            format!("k:{}", Value::Object(found.collect()))
+            let mut found: Vec<(&str, &Value)> =
+                names.filter_map(|name| Some((name, item.get(name)?))).collect();
+            found.sort_by_key(|(name, _)| *name);
+            let mut key = String::from("k:{");
+            for (index, (name, value)) in found.into_iter().enumerate() {
+                key.push_str(if index > 0 { ",\"" } else { "\"" });
+                key.push_str(name);
+                key.push_str("\":");
+                push_json(&mut key, value);
+            }
+            key.push('}');
+            key
         };
         match self {
             Self::Values => format!("v:{item}"),
             Self::Named(names) => named(&mut names.iter().copied()),
             Self::InSchema(names) => named(&mut names.iter().filter_map(Value::as_str)),
+        }
+    }
+}
+
+/// Field names and most keys need no escapes: those are copied as they are.
+fn push_json(out: &mut String, value: &Value) {
+    match value {
+        Value::String(text) if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') => {
+            out.push('"');
+            out.push_str(text);
+            out.push('"');
+        }
+        other => {
+            // Writing into a string cannot fail.
+            let _ = write!(out, "{other}");
         }
     }
 }

@@ -53,15 +53,16 @@ pub fn fill_zero_values(ty: TypeRef, object: &mut Value) {
 }
 
 fn fill_structure(ty: TypeRef, map: &mut Map<String, Value>) {
-    for field in ty.fields() {
-        match map.get_mut(field.json) {
-            Some(value) => fill_value(&field.ty, value),
-            None if field.omit_zero => {}
-            None => {
-                if let Some(zero) = written_zero(field) {
-                    map.insert(field.json.to_owned(), zero);
-                }
-            }
+    for (name, value) in map.iter_mut() {
+        if (value.is_object() || value.is_array())
+            && let Some(field) = ty.field(name)
+        {
+            fill_value(&field.ty, value);
+        }
+    }
+    for (name, zero) in ty.always_written() {
+        if !map.contains_key(*name) {
+            map.insert((*name).to_owned(), zero.clone());
         }
     }
 }
@@ -84,7 +85,10 @@ fn fill_value(ty: &FieldType, value: &mut Value) {
 }
 
 /// What stands in JSON for a field that was not set, if anything.
-fn written_zero(field: &Field) -> Option<Value> {
+pub(super) fn written_zero(field: &Field) -> Option<Value> {
+    if field.omit_zero {
+        return None;
+    }
     let is_struct = matches!(
         field.ty.shape,
         TypeShape::Struct(_)

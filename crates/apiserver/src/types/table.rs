@@ -23,6 +23,7 @@ struct Entry {
     lines: &'static str,
     shape: OnceLock<Shape>,
     zero: OnceLock<serde_json::Value>,
+    always_written: OnceLock<Vec<(&'static str, serde_json::Value)>>,
 }
 
 /// The fields of one struct.
@@ -120,7 +121,15 @@ fn entries() -> &'static [Entry] {
                     is_kind |= word == "kind";
                     is_atomic |= word == "atomic";
                 }
-                Entry { name, is_kind, is_atomic, lines, shape: OnceLock::new(), zero: OnceLock::new() }
+                Entry {
+                    name,
+                    is_kind,
+                    is_atomic,
+                    lines,
+                    shape: OnceLock::new(),
+                    zero: OnceLock::new(),
+                    always_written: OnceLock::new(),
+                }
             })
             .collect()
     })
@@ -230,6 +239,14 @@ impl TypeRef {
             let mut zero = serde_json::Value::Object(serde_json::Map::new());
             super::decode::fill_zero_values(self, &mut zero);
             zero
+        })
+    }
+
+    /// The fields that Go writes although nobody set them, and what it writes.
+    pub(super) fn always_written(self) -> &'static [(&'static str, serde_json::Value)] {
+        self.0.always_written.get_or_init(|| {
+            let fields = self.fields().iter();
+            fields.filter_map(|field| Some((field.json, super::decode::written_zero(field)?))).collect()
         })
     }
 
