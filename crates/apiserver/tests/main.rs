@@ -19,5 +19,7 @@ mod noise;
 mod open;
 #[path = "main/serving.rs"]
 mod serving;
+#[path = "main/sockets.rs"]
+mod sockets;
 #[path = "main/watches.rs"]
 mod watches;

@@ -13,17 +13,25 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 
 const LIMIT: usize = 3 * 1024 * 1024;
+/// So much of a body that is too large is read and thrown away: a client that is cut off while it sends does not
+/// see the answer.
+const DRAINED: usize = 16 * LIMIT;
 
 pub(super) async fn read(mut body: Body) -> Result<Bytes, ApiError> {
-    let mut out = BytesMut::new();
+    let (mut out, mut length) = (BytesMut::new(), 0);
     while let Some(frame) = body.frame().await {
         let frame =
             frame.map_err(|error| ApiError::bad_request(format!("the body could not be read: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
-        if out.len() + data.len() > LIMIT {
-            return Err(ApiError::too_large(format!("Request entity too large: limit is {LIMIT}")));
+        length += data.len();
+        if length <= LIMIT {
+            out.extend_from_slice(&data);
+        } else if length > DRAINED {
+            break;
         }
-        out.extend_from_slice(&data);
+    }
+    if length > LIMIT {
+        return Err(ApiError::too_large(format!("Request entity too large: limit is {LIMIT}")));
     }
     Ok(out.freeze())
 }

@@ -29,18 +29,41 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-const HANDSHAKE: Duration = Duration::from_secs(10);
-const HEADERS: Duration = Duration::from_secs(30);
-/// From the request's head to the answer's head, so also for the request's body.
-const ANSWER: Duration = Duration::from_secs(60);
-/// How long a client may leave an answer unread.
-const UNREAD: Duration = Duration::from_secs(60);
-const PING_EVERY: Duration = Duration::from_secs(30);
-const PING_ANSWER: Duration = Duration::from_secs(15);
 const FAREWELL: Duration = Duration::from_millis(500);
-const MOST_CONNECTIONS: usize = 1024;
 const MOST_STREAMS: u32 = 1000;
 const MOST_HEADER_BYTES: u32 = 64 * 1024;
+
+/// How long the listener waits for its clients, and for how many of them.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// From the connection to the end of the TLS handshake.
+    pub handshake: Duration,
+    /// For the head of a request, and for the next request on the same connection.
+    pub head: Duration,
+    /// From the request's head to the answer's head, so also for the request's body.
+    pub answer: Duration,
+    /// How long a client may leave an answer unread.
+    pub unread: Duration,
+    /// How long a quiet HTTP/2 client is left alone before it is asked whether it is still there …
+    pub ping_every: Duration,
+    /// … and how long it may take to say so.
+    pub ping_answer: Duration,
+    pub connections: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            handshake: Duration::from_secs(10),
+            head: Duration::from_secs(30),
+            answer: Duration::from_secs(60),
+            unread: Duration::from_secs(60),
+            ping_every: Duration::from_secs(30),
+            ping_answer: Duration::from_secs(15),
+            connections: 1024,
+        }
+    }
+}
 
 /// Serves until `shutdown`; then lets what is under way end, but not for long.
 pub async fn serve(
@@ -49,8 +72,20 @@ pub async fn serve(
     certificates: &Certificates,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
+    serve_within(Limits::default(), server, listener, certificates, shutdown).await
+}
+
+/// The same with other limits.
+pub async fn serve_within(
+    limits: Limits,
+    server: &ApiServer,
+    listener: TcpListener,
+    certificates: &Certificates,
+    shutdown: CancellationToken,
+) -> io::Result<()> {
+    let limits = Arc::new(limits);
     let acceptor = TlsAcceptor::from(certificates.server_config().map_err(io::Error::other)?);
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let places = Arc::new(Semaphore::new(limits.connections));
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     loop {
@@ -69,18 +104,21 @@ pub async fn serve(
             },
         };
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            tracing::warn!("a connection was turned away: there are {MOST_CONNECTIONS} already");
+            tracing::warn!("a connection was turned away: there are {} already", limits.connections);
             continue;
         };
         let (server, acceptor, watcher) = (server.clone(), acceptor.clone(), graceful.watcher());
+        let limits = Arc::clone(&limits);
         connections.spawn(async move {
-            if let Some(stream) = handshake(stream, &acceptor).await {
+            if let Some(stream) = handshake(stream, &acceptor, limits.handshake).await {
+                let patience = limits.answer;
                 let service = service_fn(move |request| {
                     let server = server.clone();
-                    async move { Ok::<_, Infallible>(answer(server, request).await) }
+                    async move { Ok::<_, Infallible>(answer(server, request, patience).await) }
                 });
-                let builder = builder();
-                let connection = builder.serve_connection(TokioIo::new(Stall::new(stream, UNREAD)), service);
+                let builder = builder(&limits);
+                let stream = Stall::new(stream, limits.head, limits.unread);
+                let connection = builder.serve_connection(TokioIo::new(stream), service);
                 if let Err(error) = watcher.watch(connection.into_owned()).await {
                     tracing::debug!(%error, "a connection ended early");
                 }
@@ -96,18 +134,18 @@ pub async fn serve(
     Ok(())
 }
 
-fn builder() -> auto::Builder<TokioExecutor> {
+fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS)
+        .header_read_timeout(limits.head)
         .max_buf_size(MOST_HEADER_BYTES as usize);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .keep_alive_interval(PING_EVERY)
-        .keep_alive_timeout(PING_ANSWER)
+        .keep_alive_interval(limits.ping_every)
+        .keep_alive_timeout(limits.ping_answer)
         .max_concurrent_streams(MOST_STREAMS)
         .max_header_list_size(MOST_HEADER_BYTES);
     builder
@@ -117,6 +155,7 @@ fn builder() -> auto::Builder<TokioExecutor> {
 async fn handshake(
     mut stream: TcpStream,
     acceptor: &TlsAcceptor,
+    patience: Duration,
 ) -> Option<tokio_rustls::server::TlsStream<TcpStream>> {
     let agree = async {
         let mut first = [0];
@@ -138,16 +177,16 @@ async fn handshake(
             }
         }
     };
-    tokio::time::timeout(HANDSHAKE, agree).await.ok().flatten()
+    tokio::time::timeout(patience, agree).await.ok().flatten()
 }
 
-async fn answer(server: ApiServer, request: Request<Incoming>) -> Response<Body> {
+async fn answer(server: ApiServer, request: Request<Incoming>, patience: Duration) -> Response<Body> {
     if let Some(refusal) = foreign(&request) {
         return handlers::refusal(&refusal);
     }
     let answer = server.answer(request.map(transport::boxed));
-    tokio::time::timeout(ANSWER, answer).await.unwrap_or_else(|_| {
-        let why = "the request did not come in completely within a minute";
+    tokio::time::timeout(patience, answer).await.unwrap_or_else(|_| {
+        let why = "the request did not come in completely in time";
         handlers::refusal(&ApiError::new(StatusCode::REQUEST_TIMEOUT, "Timeout", why))
     })
 }
