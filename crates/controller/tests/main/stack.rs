@@ -59,7 +59,8 @@ async fn a_call_is_bounded_in_time_head_and_body() {
     let start = tokio::time::Instant::now();
     for head in [SECOND, SECOND * 60] {
         let client = stack(silent(head), &options(&world));
-        let error = send(&client, request("GET", "/api/v1/nodes/n")).await.unwrap_err();
+        let call = send(&client, request("GET", "/api/v1/nodes/n"));
+        let error = tokio::time::timeout(SECOND * 60, call).await.expect("the call has an end").unwrap_err();
         let expected = TimedOut { what: "GET /api/v1/nodes/n".into(), limit: SECOND * 5 };
         assert_eq!(error.downcast_ref::<TimedOut>(), Some(&expected));
     }
