@@ -285,6 +285,9 @@ async fn every_line_of_a_run_names_its_object() {
     let writer = lines.clone();
     let subscriber =
         tracing_subscriber::fmt().json().without_time().with_writer(move || writer.clone()).finish();
+    // Other tests have no subscriber and run beside this one: without somebody who is interested everywhere,
+    // they could switch the spans off for all.
+    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
     let _guard = tracing::subscriber::set_default(subscriber);
     let reconciler = Scripted::new([("a", Plan { takes: SECOND, end: End::Fail })]);
     let running = start(&reconciler);
