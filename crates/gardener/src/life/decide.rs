@@ -176,7 +176,21 @@ fn wait_after(operation: Operation, failure: &Failure) -> Step {
 /// Writes the status unless it is written already; then goes on with `next`.
 fn written_or(seen: &Observed, change: StatusChange, next: Step) -> Step {
     let same_phase = change.phase.is_none_or(|phase| phase == seen.phase);
-    if same_phase && change.description == seen.description { next } else { Step::WriteStatus(change) }
+    if same_phase && same_failure(&change.description, &seen.description) {
+        next
+    } else {
+        Step::WriteStatus(change)
+    }
+}
+
+/// Whether two descriptions tell the same. Clouds give every refusal an id of its own in brackets; if that
+/// alone counted as news, each write would wake the machine to be refused again at once.
+fn same_failure(one: &str, other: &str) -> bool {
+    let without_id = |text: &str| match text.split_once(" (request ") {
+        Some((head, tail)) => format!("{head}{}", tail.split_once(')').map_or("", |(_, rest)| rest)),
+        None => text.to_owned(),
+    };
+    without_id(one) == without_id(other)
 }
 
 /// The server was started; now its node decides.
@@ -400,4 +414,20 @@ fn deletion_failed(seen: &Observed, operation: Operation, failure: &Failure) -> 
         _ => format!("VM deletion failed due to - {error}. Aborting operation. {}", text::DELETE_VM),
     };
     written_or(seen, deleting_with(description, OperationState::Failed), wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_request_id_is_no_news() {
+        let told = |id: &str| format!("Cloud provider message - STACKIT answered 403: no (request {id})]");
+        assert!(same_failure(&told("req-1"), &told("req-2")));
+        assert!(!same_failure(
+            &told("req-1"),
+            "Cloud provider message - STACKIT answered 500: no (request req-1)]"
+        ));
+        assert!(!same_failure("one", "another"));
+    }
 }

@@ -99,10 +99,10 @@ impl MachineController {
         }
     }
 
-    /// The machine's node: the one its label names, else the one of its own name.
+    /// The machine's node: the one its label names. A node that happens to have the machine's name is not.
     pub(super) fn node(&self, machine: &Machine) -> Option<Arc<Node>> {
-        let name = machine.labels().get(names::NODE_LABEL).cloned().unwrap_or_else(|| machine.name_any());
-        self.caches.nodes.get(&Key::new("Node", "", name))
+        let name = machine.labels().get(names::NODE_LABEL)?;
+        self.caches.nodes.get(&Key::new("Node", "", name.clone()))
     }
 
     fn node_view(&self, node: &Node, memory: &Memory) -> NodeView {

@@ -187,3 +187,33 @@ async fn an_unused_class_is_let_go_and_frees_its_secret() {
     stage.world.run_for(Duration::from_secs(5)).await;
     assert_eq!(secrets.get("credentials").await.unwrap().metadata.finalizers, None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_only_has_the_machines_name_is_left_alone() {
+    let mut stage = Stage::new(Plan::seeded(6), Settings::default()).await;
+    stage.start_controller();
+    let nodes = Api::<Node>::all(stage.admin.clone());
+    stage.create(nodes.clone(), serde_json::json!({"metadata": {"name": "m-1"}})).await;
+    // No class, so there never is a server.
+    stage.create(stage.machines(), machine("m-1")).await;
+    stage.run_until_phase("m-1", Phase::CrashLoopBackOff, SOON).await.unwrap();
+    stage.machines().delete("m-1", &DeleteParams::default()).await.unwrap();
+    stage.world.run_for(SOON).await;
+    let node = nodes.get("m-1").await.expect("somebody else's node");
+    assert_eq!(node.spec.and_then(|spec| spec.unschedulable), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_not_asked_for_again_at_once() {
+    let settings = Settings { tokens: ["another".to_owned()].into(), ..Settings::default() };
+    let mut stage = Stage::new(Plan::seeded(8), settings).await;
+    stage.start_controller();
+    stage.create_class_and_secret().await;
+    stage.create(stage.machines(), machine("m-1")).await;
+    stage.run_until_phase("m-1", Phase::CrashLoopBackOff, SOON).await.unwrap();
+    let before = stage.machines().get("m-1").await.unwrap().metadata.resource_version;
+    stage.world.run_for(Duration::from_mins(1)).await;
+    let operation = stage.machines().get("m-1").await.unwrap();
+    assert_eq!(operation.metadata.resource_version, before, "the status was written again");
+    assert_eq!(operation.status.unwrap().last_operation.error_code, "Unauthenticated");
+}
