@@ -71,7 +71,9 @@ fn build() -> Result<Vec<Binary>, String> {
 }
 
 fn binary(line: &str) -> Option<Binary> {
-    if lines::text(line, "reason")? != "compiler-artifact" || !lines::is_true(line, "test") {
+    // A target has a field of the same name, which says that it could be tested.
+    let profile = line.split_once("\"profile\":")?.1;
+    if lines::text(line, "reason")? != "compiler-artifact" || !lines::is_true(profile, "test") {
         return None;
     }
     let executable = PathBuf::from(lines::text(line, "executable")?);
@@ -175,7 +177,7 @@ mod tests {
     fn test_binaries_are_told_from_other_artifacts() {
         let line = |test: bool, executable: &str| {
             format!(
-                r#"{{"reason":"compiler-artifact","manifest_path":"/r/crates/base/Cargo.toml","target":{{"kind":["lib"],"name":"hostler_base"}},"profile":{{"test":{test}}},"executable":{executable}}}"#
+                r#"{{"reason":"compiler-artifact","manifest_path":"/r/crates/base/Cargo.toml","target":{{"kind":["lib"],"name":"hostler_base","test":true}},"profile":{{"test":{test}}},"executable":{executable}}}"#
             )
         };
         let found = binary(&line(true, r#""/t/base-1""#)).unwrap();
