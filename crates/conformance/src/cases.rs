@@ -27,6 +27,7 @@ mod rbac;
 mod read;
 mod selectors;
 mod tables;
+mod unclassified;
 mod update;
 mod watch;
 mod workloads;
@@ -52,6 +53,7 @@ pub(crate) fn all() -> Vec<crate::Case> {
         rbac::cases,
         workloads::cases,
         meta::cases,
+        unclassified::cases,
         history::cases,
     ];
     areas.into_iter().flat_map(|cases| cases()).collect()

@@ -1,13 +1,14 @@
 //! The roles and bindings that every cluster has from the start.
 
-use super::RBAC;
+use super::{RBAC, components};
 use serde_json::{Value, json};
 
-const READ: &[&str] = &["get", "list", "watch"];
+pub(super) const READ: &[&str] = &["get", "list", "watch"];
 const WRITE: &[&str] = &["create", "delete", "deletecollection", "patch", "update"];
-const ALL: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+pub(super) const ALL: &[&str] =
+    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-type Rule = (&'static [&'static str], &'static str, &'static [&'static str]);
+pub(super) type Rule = (&'static [&'static str], &'static str, &'static [&'static str]);
 
 const VIEWED: &[Rule] = &[
     (
@@ -164,10 +165,25 @@ pub fn bootstrap_objects() -> Vec<Value> {
             json!([{"nonResourceURLs": PUBLIC_PATHS, "verbs": ["get"]}]),
         ),
         cluster_role("system:node-bootstrapper", &[], rules(BOOTSTRAPPED)),
+        cluster_role("system:node", &[], rules(components::NODE)),
+        component(
+            "system:kube-scheduler",
+            components::SCHEDULER,
+            "kube-scheduler",
+            &["get", "list", "update", "watch"],
+        ),
+        component(
+            "system:kube-controller-manager",
+            components::CONTROLLER_MANAGER,
+            "kube-controller-manager",
+            &["get", "update"],
+        ),
         binding("cluster-admin", &["system:masters"]),
         binding("system:basic-user", &["system:authenticated"]),
         binding("system:discovery", &["system:authenticated"]),
         binding("system:public-info-viewer", &["system:authenticated", "system:unauthenticated"]),
+        user_binding("system:kube-scheduler"),
+        user_binding("system:kube-controller-manager"),
     ]
 }
 
@@ -193,6 +209,16 @@ fn cluster_role(name: &str, aggregated_to: &[&str], rules: Value) -> Value {
            "metadata": metadata(name, aggregated_to), "rules": rules})
 }
 
+/// The role of a part of the control plane, which also keeps a lease of its own.
+fn component(name: &str, table: &[Rule], lease: &str, verbs: &[&str]) -> Value {
+    let mut rules = rules(table);
+    if let Some(rules) = rules.as_array_mut() {
+        rules.push(json!({"apiGroups": ["coordination.k8s.io"], "resourceNames": [lease],
+            "resources": ["leases"], "verbs": verbs}));
+    }
+    cluster_role(name, &[], rules)
+}
+
 fn aggregated(name: &str, aggregated_to: &[&str], from: &str) -> Value {
     let selector = json!({"matchLabels": {format!("{RBAC}/aggregate-to-{from}"): "true"}});
     json!({"apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": metadata(name, aggregated_to),
@@ -201,8 +227,18 @@ fn aggregated(name: &str, aggregated_to: &[&str], from: &str) -> Value {
 
 /// Binds the cluster role of this name to groups.
 fn binding(name: &str, groups: &[&str]) -> Value {
-    let subjects: Value =
-        groups.iter().map(|group| json!({"kind": "Group", "apiGroup": RBAC, "name": group})).collect();
+    bound(
+        name,
+        groups.iter().map(|group| json!({"kind": "Group", "apiGroup": RBAC, "name": group})).collect(),
+    )
+}
+
+/// Binds the cluster role to the user of the same name.
+fn user_binding(name: &str) -> Value {
+    bound(name, json!([{"kind": "User", "apiGroup": RBAC, "name": name}]))
+}
+
+fn bound(name: &str, subjects: Value) -> Value {
     json!({"apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": metadata(name, &[]),
            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name}, "subjects": subjects})
 }
@@ -241,6 +277,26 @@ mod tests {
         }
         assert!(!authorize(&user("jane"), &path("/metrics"), &cluster).allowed);
         assert!(!authorize(&user("jane"), &asks("list", "pods", "default", ""), &cluster).allowed);
+    }
+
+    #[test]
+    fn parts_of_the_cluster_may_do_their_work_and_no_more() {
+        let cluster = fresh_cluster();
+        let may = |name: &str, verb: &str, group: &str, resource: &str, object: &str| {
+            let mut asked = asks(verb, resource, "kube-system", object);
+            asked.group = group.into();
+            authorize(&user(name), &asked, &cluster).allowed
+        };
+        let (scheduler, manager) = ("system:kube-scheduler", "system:kube-controller-manager");
+        let leases = "coordination.k8s.io";
+        assert!(may(scheduler, "watch", "", "nodes", ""));
+        assert!(may(scheduler, "update", leases, "leases", "kube-scheduler"));
+        assert!(!may(scheduler, "update", leases, "leases", "kube-controller-manager"));
+        assert!(!may(scheduler, "get", "", "secrets", "s"));
+        assert!(may(manager, "list", "apps", "deployments", ""));
+        assert!(may(manager, "update", leases, "leases", "kube-controller-manager"));
+        assert!(!may(manager, "delete", "", "pods", "p"));
+        assert!(!may("system:node:n", "list", "", "pods", ""), "kubelets get their role by a binding only");
     }
 
     #[test]

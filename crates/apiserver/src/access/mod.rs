@@ -1,6 +1,7 @@
 //! Who may do what: role-based access control over the RBAC objects in the store.
 
 mod bootstrap;
+mod components;
 mod escalation;
 mod review;
 mod rules;

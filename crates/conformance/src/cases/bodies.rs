@@ -218,10 +218,18 @@ async fn delete_options_from_protobuf(c: Ctx) -> Outcome {
 }
 
 async fn broken_protobuf_is_refused(c: Ctx) -> Outcome {
-    let reply = send(&c, PROTOBUF, b"k8s\0\xff\xff\xff".to_vec()).await?;
-    reply.refused_about(400, "BadRequest", "")?;
-    let reply = send(&c, PROTOBUF, b"hello".to_vec()).await?;
-    reply.refused_about(400, "BadRequest", "")?;
+    for (body, why) in [
+        (&b"k8s\0\xff\xff\xff"[..], "unexpected EOF (6b387300ffffff)"),
+        (
+            b"hello",
+            "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] (68656c6c6f)",
+        ),
+        (b"k8s\0", "empty body (6b387300)"),
+    ] {
+        let reply = send(&c, PROTOBUF, body.to_vec()).await?;
+        let message = format!("the object provided is unrecognized (must be of type ConfigMap): {why}");
+        reply.refused(400, "BadRequest", &message)?;
+    }
     Ok(())
 }
 

@@ -414,16 +414,31 @@ async fn bootstrap_roles_exist(c: Ctx) -> Outcome {
     let admin = c.get(&format!("{roles}/cluster-admin")).await?.ok(200)?;
     admin.is("/rules/0", json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}))?;
     admin.is("/rules/1", json!({"nonResourceURLs": ["*"], "verbs": ["*"]}))?;
-    for name in
-        ["admin", "edit", "view", "system:basic-user", "system:discovery", "system:public-info-viewer"]
-    {
+    let names = [
+        "admin",
+        "edit",
+        "view",
+        "system:basic-user",
+        "system:discovery",
+        "system:kube-controller-manager",
+        "system:kube-scheduler",
+        "system:node",
+        "system:public-info-viewer",
+    ];
+    for name in names {
         c.get(&format!("{roles}/{name}"))
             .await?
             .ok(200)?
             .is("/metadata/labels/kubernetes.io~1bootstrapping", "rbac-defaults")?;
     }
     let binding = c.get(&format!("/apis/{RBAC}/clusterrolebindings/cluster-admin")).await?.ok(200)?;
-    binding.is("/subjects/0/name", "system:masters")
+    binding.is("/subjects/0/name", "system:masters")?;
+    for user in ["system:kube-scheduler", "system:kube-controller-manager"] {
+        let binding = c.get(&format!("/apis/{RBAC}/clusterrolebindings/{user}")).await?.ok(200)?;
+        let subject = json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user});
+        binding.is("/subjects", json!([subject]))?;
+    }
+    Ok(())
 }
 
 async fn subject_kinds_are_validated(c: Ctx) -> Outcome {

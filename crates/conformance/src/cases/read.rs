@@ -37,7 +37,7 @@ area!("get":
     exact_zero_is_refused,
     unknown_match_is_refused,
     match_is_refused_with_continue,
-    match_is_refused_for_a_get,
+    match_means_nothing_for_a_get,
     version_that_is_no_number_is_refused,
     list_newer_than_there_is_times_out,
     versions_count_over_all_kinds,
@@ -301,7 +301,7 @@ async fn match_is_refused_with_continue(c: Ctx) -> Outcome {
     Ok(())
 }
 
-async fn match_is_refused_for_a_get(c: Ctx) -> Outcome {
+async fn match_means_nothing_for_a_get(c: Ctx) -> Outcome {
     c.create(&c.core("secrets"), &secret("a")).await?;
     c.get(&c.core("secrets/a?resourceVersionMatch=Exact")).await?.ok(200)?.is("/metadata/name", "a")
 }

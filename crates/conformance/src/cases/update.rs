@@ -1,9 +1,9 @@
 use super::{
-    fixtures::{config_map, deployment, lease, secret},
+    fixtures::{config_map, deployment, lease, pod, secret},
     read::version_of,
 };
 use crate::{Ctx, Look, Outcome, reply::holds};
-use serde_json::json;
+use serde_json::{Value, json};
 
 area!("update":
     replaces_the_whole_object,
@@ -19,7 +19,7 @@ area!("update":
     name_must_match_the_path,
     namespace_must_match_the_path,
     other_uid_conflicts,
-    missing_name_is_taken_from_the_path,
+    missing_name_is_refused,
     deletion_timestamp_cannot_be_set,
     immutable_field_is_named;
 "generation":
@@ -31,7 +31,9 @@ area!("update":
     is_dropped_on_create,
     is_not_changed_by_update,
     update_of_status_changes_nothing_else,
-    update_of_status_changes_no_labels,
+    update_of_status_changes_no_spec,
+    update_of_status_takes_metadata,
+    labels_of_deployments_are_not_taken_with_the_status,
     status_shares_the_resource_version,
     patch_of_status_changes_only_status,
     status_of_absent_is_not_found,
@@ -160,11 +162,15 @@ async fn other_uid_conflicts(c: Ctx) -> Outcome {
     Ok(())
 }
 
-async fn missing_name_is_taken_from_the_path(c: Ctx) -> Outcome {
+async fn missing_name_is_refused(c: Ctx) -> Outcome {
     c.create(&c.core("configmaps"), &config_map("a")).await?;
     let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"key": "other"}});
     let reply = c.put(&c.core("configmaps/a"), &body).await?;
-    reply.refused_about(400, "BadRequest", "the name of the object (")?;
+    reply.refused(
+        400,
+        "BadRequest",
+        "the name of the object (a based on URL) was undeterminable: name must be provided",
+    )?;
     Ok(())
 }
 
@@ -274,7 +280,7 @@ async fn update_of_status_changes_nothing_else(c: Ctx) -> Outcome {
     reply.is("/metadata/generation", 1)
 }
 
-async fn update_of_status_changes_no_labels(c: Ctx) -> Outcome {
+async fn update_of_status_changes_no_spec(c: Ctx) -> Outcome {
     let budgets = c.group("policy/v1", "poddisruptionbudgets");
     let mut object = c.create(&budgets, &budget("a")).await?;
     object["spec"]["minAvailable"] = json!(5);
@@ -284,6 +290,33 @@ async fn update_of_status_changes_no_labels(c: Ctx) -> Outcome {
     reply.is("/spec/minAvailable", 1)?;
     reply.is("/status/disruptionsAllowed", 3)?;
     reply.is("/status/expectedPods", 4)
+}
+
+/// Puts an object with other metadata at its status and gives what came of it.
+async fn with_other_metadata(c: &Ctx, path: &str, body: &Value) -> Result<Value, crate::Failure> {
+    let mut object = c.create(path, body).await?;
+    object["metadata"]["labels"] = json!({"new": "label"});
+    object["metadata"]["annotations"] = json!({"new": "annotation"});
+    Ok(c.put(&format!("{path}/a/status"), &object).await?.ok(200)?.json)
+}
+
+async fn update_of_status_takes_metadata(c: Ctx) -> Outcome {
+    for (path, body) in [
+        (c.group("policy/v1", "poddisruptionbudgets"), budget("a")),
+        (c.group("batch/v1", "cronjobs"), cron_job("a")),
+        (c.core("pods"), pod("a")),
+    ] {
+        let changed = with_other_metadata(&c, &path, &body).await?;
+        changed.is("/metadata/labels", json!({"new": "label"}))?;
+        changed.is("/metadata/annotations", json!({"new": "annotation"}))?;
+    }
+    Ok(())
+}
+
+async fn labels_of_deployments_are_not_taken_with_the_status(c: Ctx) -> Outcome {
+    let changed = with_other_metadata(&c, &c.group("apps/v1", "deployments"), &deployment("a")).await?;
+    changed.lacks("/metadata/labels")?;
+    changed.is("/metadata/annotations/new", "annotation")
 }
 
 async fn status_shares_the_resource_version(c: Ctx) -> Outcome {

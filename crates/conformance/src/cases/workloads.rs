@@ -38,6 +38,7 @@ area!("deployment":
     volume_needs_a_source,
     storage_class_defaults,
     storage_class_is_immutable,
+    empty_class_name_stays,
     default_class_fills_claims,
     attachment_status_by_its_subresource,
     attachment_spec_is_immutable,
@@ -442,6 +443,24 @@ async fn storage_class_is_immutable(c: Ctx) -> Outcome {
 }
 
 async fn default_class_fills_claims(c: Ctx) -> Outcome {
+    let mut default = class(&c.ns);
+    default["metadata"]["annotations"] = json!({"storageclass.kubernetes.io/is-default-class": "true"});
+    c.create_shared(CLASSES, &default).await?;
+    let mut body = claim("a");
+    body["spec"].as_object_mut().map(|spec| spec.remove("storageClassName"));
+    // A server may take a moment to notice the new class.
+    let path = c.core("persistentvolumeclaims?dryRun=All");
+    for _ in 0..50 {
+        if c.create(&path, &body).await?.text("/spec/storageClassName") == c.ns {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    c.create(&path, &body).await?.is("/spec/storageClassName", c.ns.clone())?;
+    c.create(&path, &claim("b")).await?.is("/spec/storageClassName", "none")
+}
+
+async fn empty_class_name_stays(c: Ctx) -> Outcome {
     let mut body = claim("named");
     body["spec"]["storageClassName"] = json!("");
     let made = c.create(&c.core("persistentvolumeclaims"), &body).await?;
