@@ -73,17 +73,24 @@ pub(super) fn decode_strictly(
             Ok((value, Source { duplicates, text: body.clone() }))
         }
         Encoding::Yaml => Ok((yaml(body)?, Source::default())),
-        Encoding::Protobuf => Ok((types::from_protobuf(body)?, Source::default())),
+        Encoding::Protobuf => {
+            let value = types::from_protobuf(body, |why| unrecognized(kind, why, body))?;
+            Ok((value, Source::default()))
+        }
     }
+}
+
+/// The refusal of a body of which not even the kind can be read.
+fn unrecognized(kind: &str, why: &str, body: &[u8]) -> ApiError {
+    let shown = if body.is_empty() { "<empty>".to_owned() } else { summary(body) };
+    ApiError::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): {why} ({shown})"
+    ))
 }
 
 fn json(kind: &str, body: &[u8]) -> Result<(Value, Vec<String>), ApiError> {
     let unrecognized = |why: String| {
-        let shown = if body.is_empty() { "<empty>".to_owned() } else { summary(body) };
-        ApiError::bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse \
-             error: {why} ({shown})"
-        ))
+        unrecognized(kind, &format!("couldn't get version/kind; json parse error: {why}"), body)
     };
     let (value, duplicates) =
         go_json::parse(body).map_err(|error| unrecognized(go_json::explain(body, &error)))?;

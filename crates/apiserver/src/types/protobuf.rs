@@ -18,16 +18,18 @@ const MAX_DEPTH: usize = 100;
 
 /// The object in a protobuf body, with apiVersion and kind, as a Go client would have written it in JSON. It still
 /// has to be decoded: times and quantities are as they were sent.
-pub fn from_protobuf(body: &[u8]) -> Result<Value, ApiError> {
+/// What is no message at all is refused by `unrecognized`, which gets the reason.
+pub fn from_protobuf(body: &[u8], unrecognized: impl Fn(&str) -> ApiError) -> Result<Value, ApiError> {
     let Some(envelope) = body.strip_prefix(PREFIX) else {
-        return Err(ApiError::bad_request(
+        return Err(unrecognized(
             "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]",
         ));
     };
+    if envelope.is_empty() {
+        return Err(unrecognized("empty body"));
+    }
     read(envelope).map_err(|fault| match fault {
-        Fault::Malformed(words) => {
-            ApiError::bad_request(format!("the object provided is unrecognized: {words}"))
-        }
+        Fault::Malformed(words) => unrecognized(words),
         Fault::UnknownKind { api_version, kind } => {
             ApiError::bad_request(format!("no kind {kind:?} is registered for version {api_version:?}"))
         }

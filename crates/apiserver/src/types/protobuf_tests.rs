@@ -4,6 +4,10 @@ use crate::types::{decode, fill_zero_values, kind};
 /// Bytes and JSON of the same objects, both written by Go.
 const FIXTURES: &str = include_str!("../../tests/data/protobuf.txt");
 
+fn read_body(body: &[u8]) -> Result<Value, ApiError> {
+    from_protobuf(body, |why| ApiError::bad_request(why))
+}
+
 fn fixtures() -> impl Iterator<Item = (Vec<u8>, Value)> {
     FIXTURES.lines().map(|line| {
         let (hex, json) = line.split_once('\t').expect("two columns");
@@ -18,7 +22,7 @@ fn fixtures() -> impl Iterator<Item = (Vec<u8>, Value)> {
 fn what_go_writes_is_read_as_what_go_writes_in_json() {
     let mut count = 0;
     for (bytes, expected) in fixtures() {
-        let object = from_protobuf(&bytes).expect("is read");
+        let object = read_body(&bytes).expect("is read");
         let text = |name: &str| expected[name].as_str().expect("a string").to_owned();
         let ty = kind(&text("apiVersion"), &text("kind")).expect("a built-in kind");
         let decoded = decode(ty, object).expect("is decoded");
@@ -45,20 +49,20 @@ fn json_of_go_survives_decoding() {
 #[test]
 fn cut_off_and_foreign_bodies_are_refused() {
     assert_eq!(
-        from_protobuf(b"{}").expect_err("is refused").message,
+        read_body(b"{}").expect_err("is refused").message,
         "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
     );
     assert_eq!(
-        from_protobuf(b"k8s\0\x0a\x07\x0a\x02v1\x12\x01X").expect_err("is refused").message,
+        read_body(b"k8s\0\x0a\x07\x0a\x02v1\x12\x01X").expect_err("is refused").message,
         "no kind \"X\" is registered for version \"v1\""
     );
     for (bytes, _) in fixtures() {
         for end in 0..bytes.len() {
             // Some cuts fall between two fields of the envelope.
-            let _ = from_protobuf(&bytes[..end]);
+            let _ = read_body(&bytes[..end]);
         }
         let cut = &bytes[..bytes.len() - 8];
-        assert_eq!(from_protobuf(cut).expect_err("is refused").code, http::StatusCode::BAD_REQUEST);
+        assert_eq!(read_body(cut).expect_err("is refused").code, http::StatusCode::BAD_REQUEST);
     }
 }
 
@@ -97,7 +101,7 @@ proptest::proptest! {
             bytes[place % length] = byte;
         }
         bytes.extend(&tail);
-        if let Ok(object) = from_protobuf(&bytes) {
+        if let Ok(object) = read_body(&bytes) {
             let text = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
             if let Some(ty) = kind(&text("apiVersion"), &text("kind")) {
                 let _ = decode(ty, object);
@@ -105,6 +109,6 @@ proptest::proptest! {
         }
         let mut body = PREFIX.to_vec();
         body.extend(tail);
-        let _ = from_protobuf(&body);
+        let _ = read_body(&body);
     }
 }

@@ -320,6 +320,9 @@ fn in_order(
             |item| bad_type("map[string]interface {}", item),
         ));
     }
+    if !by_value && let Some(place) = patch_order.iter().position(|item| !item.is_object()) {
+        return Err(unclassified(format!("value for key {place} is not a map")));
+    }
     let ids = |items: &[Value]| -> Result<Vec<Value>, ApiError> {
         items.iter().map(|item| identity(item, merge_key, by_value).cloned()).collect()
     };

@@ -150,6 +150,7 @@ areas!(
     metadata: "metadata",
     managed_fields: "managed fields",
     error: "error",
+    unclassified: "unclassified",
     history: "history",
 );
 
