@@ -1,4 +1,4 @@
-//! Chores of this repository: `cargo xtask test` and `cargo xtask bench`.
+//! Chores of this repository: `cargo xtask test`, `cargo xtask bench` and `cargo xtask control-plane`.
 #![forbid(unsafe_code)]
 
 mod lines;
@@ -11,6 +11,8 @@ const USAGE: &str = "\
 usage: cargo xtask <chore>
 
   test [NAME…]    formatting, lints and all tests; with names only the tests whose name contains one of them
+  test real       the tests on a real control plane, which is built with Go when it is not there yet
+  control-plane   builds and starts a real control plane: build, up (--help tells more)
   bench           the benchmarks, in a release build; prints what it measures";
 
 fn main() -> ExitCode {
@@ -18,6 +20,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
         ["test", names @ ..] if names.iter().all(|name| !name.starts_with('-')) => suite::run(names),
+        ["control-plane", rest @ ..] => steps::control_plane(rest),
         ["bench"] => steps::bench(),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

@@ -1,7 +1,10 @@
 //! One step of a chore: a command with a line of progress before and after.
 
+use crate::lines;
 use std::{
     env,
+    os::unix::process::CommandExt,
+    path::PathBuf,
     process::{Command, Stdio},
     time::Instant,
 };
@@ -28,6 +31,29 @@ pub fn step(name: &str, command: &mut Command) -> Result<(), String> {
     print!("{}", String::from_utf8_lossy(&output.stdout));
     eprint!("{}", String::from_utf8_lossy(&output.stderr));
     Err(format!("✗ {name} failed"))
+}
+
+/// Becomes the program of the crate `control-plane`, so that signals reach it and nothing stands between.
+pub fn control_plane(arguments: &[&str]) -> Result<(), String> {
+    let program = build_binary("hostler-control-plane", "hostler-control-plane")?;
+    let error = Command::new(&program).args(arguments).exec();
+    Err(format!("cannot start {}: {error}", program.display()))
+}
+
+/// Builds a binary of the workspace and tells where it is.
+pub fn build_binary(package: &str, name: &str) -> Result<PathBuf, String> {
+    let output = cargo()
+        .args(["build", "--quiet", "--package", package, "--bin", name])
+        .arg("--message-format=json-render-diagnostics")
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    let artifacts = String::from_utf8_lossy(&output.stdout);
+    let executable = artifacts.lines().filter_map(|line| lines::text(line, "executable")).next_back();
+    match executable {
+        Some(path) if output.status.success() => Ok(PathBuf::from(path)),
+        _ => Err(format!("✗ {name} does not build")),
+    }
 }
 
 /// The benchmarks: package and name.

@@ -1,0 +1,56 @@
+//! Gardener's own machine-controller-manager, which turns MachineDeployments into Machines.
+
+use crate::{
+    catalogue::{Binary, MACHINE_CONTROLLER_MANAGER},
+    manifests,
+    plane::{ControlPlane, wait_until},
+    ports::free_port,
+    process::{Process, Program},
+    store::Store,
+};
+use kube::Client;
+use serde_json::Value;
+use std::path::Path;
+
+/// What has to be built for this.
+pub fn binaries() -> Vec<&'static Binary> {
+    vec![&MACHINE_CONTROLLER_MANAGER]
+}
+
+/// The CustomResourceDefinitions as Gardener has them.
+pub fn definitions(store: &Store) -> anyhow::Result<Vec<Value>> {
+    manifests::read(&store.assets(MACHINE_CONTROLLER_MANAGER.group).join("crds"))
+}
+
+/// Installs the definitions.
+pub async fn install(store: &Store, client: &Client) -> anyhow::Result<()> {
+    manifests::apply(client, &definitions(store)?).await
+}
+
+/// The manager for the Machines of one namespace.
+pub fn manager(store: &Store, kubeconfig: &Path, namespace: &str) -> anyhow::Result<Program> {
+    Ok(Program::new("machine-controller-manager", store.path(&MACHINE_CONTROLLER_MANAGER))
+        .flag("control-kubeconfig", kubeconfig)
+        .flag("target-kubeconfig", kubeconfig)
+        .flag("namespace", namespace)
+        .flag("leader-elect", "false")
+        .flag("address", "127.0.0.1")
+        .flag("port", free_port()?.to_string())
+        .flag("v", "3"))
+}
+
+/// Installs the definitions and starts the manager beside a control plane.
+pub async fn start(plane: &mut ControlPlane, namespace: &str) -> anyhow::Result<Process> {
+    let client = plane.client().await?;
+    install(plane.store(), &client).await?;
+    let resources = "/apis/machine.sapcloud.io/v1alpha1";
+    wait_until("Gardener's kinds are served", plane, async || {
+        let request = http::Request::get(resources).body(Vec::new());
+        match request {
+            Ok(request) => client.request_text(request).await.is_ok(),
+            Err(_) => false,
+        }
+    })
+    .await?;
+    manager(plane.store(), &plane.admin_kubeconfig(), namespace)?.start(plane.supervisor(), plane.directory())
+}
