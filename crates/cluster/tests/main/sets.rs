@@ -143,50 +143,123 @@ async fn a_daemon_set_follows_the_nodes() {
     assert_eq!(nodes, ["n1", "n2", "n3"]);
 }
 
+fn job(name: &str, ends: Option<&str>, extra: Value) -> Value {
+    let mut template = template(name, "one", "100m");
+    if let Some(ends) = ends {
+        template["metadata"]["labels"]["ends"] = json!(ends);
+    }
+    template["spec"]["restartPolicy"] = json!("Never");
+    let mut spec = json!({"template": template});
+    for (key, value) in extra.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": "default"}, "spec": spec})
+}
+
+async fn finished(bench: &Bench, name: &str, kind: &str) -> Value {
+    bench
+        .until(&format!("{name} is {kind}"), || async {
+            let found = bench.get(JOB, "default", name).await?;
+            condition(&found, kind).filter(|one| one["status"] == "True")?;
+            Some(found)
+        })
+        .await
+}
+
 #[tokio::test(start_paused = true)]
 async fn jobs_end_well_or_not() {
     let bench = Bench::start(Options::all());
     bench.node("n", "8").await;
-    let job = |name: &str, ends: &str, extra: Value| {
-        let mut template = template(name, "one", "100m");
-        template["metadata"]["labels"]["ends"] = json!(ends);
-        template["spec"]["restartPolicy"] = json!("Never");
-        let mut spec = json!({"template": template});
-        for (key, value) in extra.as_object().unwrap() {
-            spec[key] = value.clone();
-        }
-        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": "default"}, "spec": spec})
-    };
-    bench.create(job("good", "Succeeded", json!({"completions": 5, "parallelism": 2}))).await;
-    bench.create(job("bad", "Failed", json!({"backoffLimit": 2}))).await;
+    bench.create(job("good", Some("Succeeded"), json!({"completions": 5, "parallelism": 2}))).await;
+    bench.create(job("bad", Some("Failed"), json!({"backoffLimit": 2}))).await;
     bench
         .create(job(
             "parts",
-            "Succeeded",
+            Some("Succeeded"),
             json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed"}),
         ))
         .await;
-    bench.create(job("brief", "Succeeded", json!({"ttlSecondsAfterFinished": 30}))).await;
-    let finished = |name: &'static str, kind: &'static str| {
-        let bench = &bench;
-        async move {
-            bench
-                .until(&format!("{name} is {kind}"), || async {
-                    let found = bench.get(JOB, "default", name).await?;
-                    condition(&found, kind).filter(|one| one["status"] == "True")?;
-                    Some(found)
-                })
-                .await
-        }
-    };
-    let good = finished("good", "Complete").await;
+    bench.create(job("brief", Some("Succeeded"), json!({"ttlSecondsAfterFinished": 30}))).await;
+    let good = finished(&bench, "good", "Complete").await;
     assert_eq!((&good["status"]["succeeded"], &good["status"]["failed"]), (&json!(5), &Value::Null));
     assert!(good["status"]["completionTime"].is_string());
-    let bad = finished("bad", "Failed").await;
+    let bad = finished(&bench, "bad", "Failed").await;
     assert_eq!(bad["status"]["failed"], 3);
     assert_eq!(condition(&bad, "Failed").unwrap()["reason"], "BackoffLimitExceeded");
-    let parts = finished("parts", "Complete").await;
+    let parts = finished(&bench, "parts", "Complete").await;
     assert_eq!(parts["status"]["completedIndexes"], "0-2");
     bench.until_gone(JOB, "default", "brief").await;
     assert!(bench.get(JOB, "default", "good").await.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_deleted_job_are_let_go() {
+    let bench = Bench::start(Options::all());
+    bench.node("n", "8").await;
+    let jobs = bench.api("batch/v1", "Job", Some("default"));
+    for (name, parameters) in [("gone", DeleteParams::background()), ("left", DeleteParams::orphan())] {
+        bench.create(job(name, None, json!({"parallelism": 2}))).await;
+        until_status(&bench, JOB, name, &[("ready", 2)]).await;
+        let pods = bench.pods("default", &format!("app={name}")).await;
+        assert!(pods.iter().all(|pod| pod.metadata.finalizers.is_some()), "they wait to be counted");
+        jobs.delete(name, &parameters).await.unwrap();
+    }
+    bench
+        .until("the pods of the job are gone", || async {
+            bench.pods("default", "app=gone").await.is_empty().then_some(())
+        })
+        .await;
+    bench
+        .until("those that were left behind are free", || async {
+            let pods = bench.pods("default", "app=left").await;
+            assert_eq!(pods.len(), 2, "they stay");
+            pods.iter().all(|pod| pod.metadata.finalizers.is_none()).then_some(())
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_jobs_own_rules_decide_its_end() {
+    let bench = Bench::start(Options::all());
+    bench.node("n", "8").await;
+    let rule = |action: &str| json!({"rules": [{"action": action, "onPodConditions": [{"type": "Ready", "status": "False"}]}]});
+    bench.create(job("fatal", Some("Failed"), json!({"podFailurePolicy": rule("FailJob")}))).await;
+    let fatal = finished(&bench, "fatal", "Failed").await;
+    let failed = condition(&fatal, "Failed").unwrap();
+    assert_eq!(failed["reason"], "PodFailurePolicy");
+    let said = failed["message"].as_str().unwrap();
+    assert!(said.ends_with("has condition Ready matching FailJob rule at index 0"), "{said}");
+    assert_eq!(fatal["status"]["failed"], 1, "it is not tried again");
+
+    bench
+        .create(job(
+            "stubborn",
+            Some("Failed"),
+            json!({"backoffLimit": 0, "activeDeadlineSeconds": 5, "podFailurePolicy": rule("Ignore")}),
+        ))
+        .await;
+    let stubborn = finished(&bench, "stubborn", "Failed").await;
+    assert_eq!(condition(&stubborn, "Failed").unwrap()["reason"], "DeadlineExceeded", "no failure counted");
+    assert!(bench.pods("default", "app=stubborn").await.len() > 1, "it was tried again");
+
+    let some = json!({
+        "completions": 4, "parallelism": 1, "completionMode": "Indexed",
+        "successPolicy": {"rules": [{"succeededIndexes": "0-1"}]}
+    });
+    bench.create(job("some", Some("Succeeded"), some)).await;
+    let some = finished(&bench, "some", "Complete").await;
+    assert_eq!(condition(&some, "Complete").unwrap()["reason"], "SuccessPolicy");
+    assert_eq!(some["status"]["completedIndexes"], "0,1");
+
+    bench.create(job("foreign", Some("Succeeded"), json!({"managedBy": "example.com/queue"}))).await;
+    bench
+        .create(job(
+            "refused",
+            Some("Succeeded"),
+            json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 1}),
+        ))
+        .await;
+    let refused = finished(&bench, "refused", "Failed").await;
+    assert_eq!(condition(&refused, "Failed").unwrap()["reason"], "NotSupported");
+    assert!(bench.pods("default", "app in (refused, foreign)").await.is_empty(), "nothing was started");
 }

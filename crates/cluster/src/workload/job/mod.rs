@@ -4,9 +4,10 @@
 //! status, then the finalizer that keeps them is removed, then the number goes up.
 
 mod plan;
+mod policy;
 mod status;
 
-use super::pods::{Owned, has_ended, is_ready, phase};
+use super::pods::{Owned, controller, has_ended, is_ready, phase};
 use super::template;
 use crate::cache::{Watched, uid};
 use crate::events::Level;
@@ -15,10 +16,13 @@ use crate::part::{Context, Part, Sweep, says};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::{EnvVar, Pod};
+use kube::Api;
 use kube::api::DeleteParams;
 use plan::{Next, Rules, Seen, Worker, parse_ranges, plan};
+use policy::Failure;
 use serde_json::json;
 use status::is_finished;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const NAME: &str = "job-controller";
@@ -26,6 +30,8 @@ const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 const FIRST_DELAY: i64 = 10;
 const LONGEST_DELAY: i64 = 600;
+/// What `spec.managedBy` says of jobs that are ours.
+const OURS: &str = "kubernetes.io/job-controller";
 
 #[derive(Debug, Default)]
 pub(crate) struct Jobs;
@@ -40,19 +46,48 @@ impl Part for Jobs {
     async fn sweep(&mut self, context: &Context) -> Sweep {
         let mut sweep = Sweep::default();
         let jobs = context.caches.jobs.all();
-        if jobs.is_empty() {
-            return sweep;
-        }
         let pods = Owned::of(context.caches.pods.all());
-        for job in jobs {
-            tend(context, &job, &pods, &mut sweep).await;
+        for job in &jobs {
+            tend(context, job, &pods, &mut sweep).await;
         }
+        release_orphans(context, &jobs, &mut sweep).await;
         sweep
     }
 }
 
+/// Pods whose job is gone are counted by nobody any more, and nothing else would let them go.
+async fn release_orphans(context: &Context, jobs: &[Arc<Job>], sweep: &mut Sweep) {
+    let present: BTreeSet<&str> = jobs.iter().map(|job| uid(job.as_ref())).collect();
+    let mut orphans = Vec::new();
+    for pod in context.caches.pods.all().into_iter().filter(|pod| is_tracked(pod)) {
+        if let Some(owner) = controller(&pod.metadata) {
+            let of_a_job = owner.kind == "Job" && owner.api_version == "batch/v1";
+            if !of_a_job || present.contains(owner.uid.as_str()) {
+                continue;
+            }
+            let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+            let api = Api::<Job>::namespaced(context.client.clone(), namespace);
+            let found = sweep.note("looking for a pod's job", api.get_metadata_opt(&owner.name).await);
+            match found {
+                Some(Some(job)) if job.metadata.uid.as_ref() == Some(&owner.uid) => continue,
+                Some(_) => {}
+                None => continue,
+            }
+        }
+        orphans.push(pod);
+    }
+    release(context, &orphans, sweep).await;
+}
+
+fn is_tracked(pod: &Pod) -> bool {
+    pod.metadata.finalizers.iter().flatten().any(|one| one == FINALIZER)
+}
+
 async fn tend(context: &Context, job: &Arc<Job>, pods: &Owned<Pod>, sweep: &mut Sweep) {
     let Some(spec) = &job.spec else { return };
+    if spec.managed_by.as_ref().is_some_and(|manager| manager != OURS) {
+        return;
+    }
     let selector = spec.selector.clone().unwrap_or_default();
     let claimed = pods.claim(context, &context.caches.pods, job.as_ref(), &selector, sweep).await;
     let old = job.status.clone().unwrap_or_default();
@@ -66,9 +101,12 @@ async fn tend(context: &Context, job: &Arc<Job>, pods: &Owned<Pod>, sweep: &mut 
     if status.start_time.is_none() && spec.suspend != Some(true) {
         status.start_time = Some(context.time());
     }
-    status::note_ended(&mut status, &claimed);
+    status::note_ended(&mut status, spec, &claimed);
+    status::note_failure(&mut status, spec, &claimed, now);
     let mut current = job.clone();
-    if status.uncounted_terminated_pods != old.uncounted_terminated_pods {
+    if status.uncounted_terminated_pods != old.uncounted_terminated_pods
+        || status.conditions != old.conditions
+    {
         match write(context, &current, &status, sweep).await {
             Some(written) => current = written,
             None => return,
@@ -79,11 +117,11 @@ async fn tend(context: &Context, job: &Arc<Job>, pods: &Owned<Pod>, sweep: &mut 
     status::count(&mut status, &claimed, &counted);
 
     let rules = rules(spec, &status);
-    let seen = seen(&status, &claimed);
+    let seen = seen(spec, &status, &claimed);
     let mut workers: Vec<Arc<Pod>> = claimed.iter().filter(|pod| !has_ended(pod)).cloned().collect();
     let next = plan(&rules, &seen, now);
     match &next {
-        Next::Succeeded | Next::Failed { .. } | Next::Suspend => {
+        Next::Succeeded { .. } | Next::Failed { .. } | Next::Suspend => {
             let doomed: Vec<String> = workers.iter().map(|pod| uid(pod.as_ref()).to_owned()).collect();
             remove(context, job, &mut workers, &doomed, sweep).await;
         }
@@ -119,7 +157,7 @@ async fn release(context: &Context, pods: &[Arc<Pod>], sweep: &mut Sweep) -> Vec
     let mut released = Vec::new();
     for pod in pods {
         let held = pod.metadata.finalizers.clone().unwrap_or_default();
-        if held.iter().any(|one| one == FINALIZER) {
+        if is_tracked(pod) {
             let rest: Vec<&String> = held.iter().filter(|one| *one != FINALIZER).collect();
             let patch = json!({"metadata": {
                 "resourceVersion": pod.metadata.resource_version, "finalizers": rest
@@ -240,7 +278,7 @@ fn rules(spec: &JobSpec, status: &JobStatus) -> Rules {
     }
 }
 
-fn seen(status: &JobStatus, pods: &[Arc<Pod>]) -> Seen {
+fn seen(spec: &JobSpec, status: &JobStatus, pods: &[Arc<Pod>]) -> Seen {
     let workers = pods
         .iter()
         .filter(|pod| !has_ended(pod))
@@ -251,15 +289,23 @@ fn seen(status: &JobStatus, pods: &[Arc<Pod>]) -> Seen {
         })
         .collect();
     let failed = status.failed.unwrap_or(0);
-    let last = pods.iter().filter(|pod| phase(pod) == "Failed").filter_map(|pod| ended_at(pod)).max();
+    let last = pods
+        .iter()
+        .filter(|pod| phase(pod) == "Failed" && policy::failure(spec, pod) != Failure::Ignored)
+        .filter_map(|pod| ended_at(pod))
+        .max();
     let doublings = u32::try_from(failed - 1).unwrap_or(0).min(16);
     let delay = FIRST_DELAY.saturating_mul(1 << doublings).min(LONGEST_DELAY);
     let not_before =
         last.filter(|_| failed > 0).and_then(|last| last.checked_add(SignedDuration::from_secs(delay)).ok());
+    let completed = parse_ranges(status.completed_indexes.as_deref().unwrap_or_default());
     Seen {
+        decided: status::decided(status),
+        unsupported: policy::unsupported(spec),
         succeeded: status.succeeded.unwrap_or(0),
         failed,
-        completed: parse_ranges(status.completed_indexes.as_deref().unwrap_or_default()),
+        met: policy::success(spec, &completed),
+        completed,
         workers,
         not_before,
     }

@@ -25,6 +25,12 @@ pub(super) struct Worker {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
+    /// An end that was written down earlier: a job does not change its mind.
+    pub(super) decided: Option<Next>,
+    /// What the job asks for that cannot be done.
+    pub(super) unsupported: Option<&'static str>,
+    /// The rule of the success policy that is met.
+    pub(super) met: Option<usize>,
     pub(super) succeeded: i32,
     pub(super) failed: i32,
     pub(super) completed: BTreeSet<i32>,
@@ -36,10 +42,13 @@ pub(super) struct Seen {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    Succeeded,
+    Succeeded {
+        reason: String,
+        message: String,
+    },
     Failed {
-        reason: &'static str,
-        message: &'static str,
+        reason: String,
+        message: String,
     },
     Suspend,
     /// Make pods for these indexes (`None`: without index) and remove these.
@@ -49,25 +58,38 @@ pub(super) enum Next {
     },
 }
 
+impl Next {
+    fn succeeded(reason: &str, message: &str) -> Self {
+        Self::Succeeded { reason: reason.to_owned(), message: message.to_owned() }
+    }
+
+    fn failed(reason: &str, message: &str) -> Self {
+        Self::Failed { reason: reason.to_owned(), message: message.to_owned() }
+    }
+}
+
 pub(super) fn plan(rules: &Rules, seen: &Seen, now: Timestamp) -> Next {
+    if let Some(decided) = &seen.decided {
+        return decided.clone();
+    }
+    if let Some(message) = seen.unsupported {
+        return Next::failed("NotSupported", message);
+    }
     if seen.failed > rules.backoff_limit {
-        return Next::Failed {
-            reason: "BackoffLimitExceeded",
-            message: "Job has reached the specified backoff limit",
-        };
+        return Next::failed("BackoffLimitExceeded", "Job has reached the specified backoff limit");
     }
     if rules.deadline.is_some_and(|deadline| deadline <= now) {
-        return Next::Failed {
-            reason: "DeadlineExceeded",
-            message: "Job was active longer than specified deadline",
-        };
+        return Next::failed("DeadlineExceeded", "Job was active longer than specified deadline");
+    }
+    if let Some(index) = seen.met {
+        return Next::succeeded("SuccessPolicy", &format!("Matched rules at index {index}"));
     }
     let done = match rules.completions {
         Some(wanted) => seen.succeeded >= wanted,
         None => seen.succeeded > 0 && seen.workers.is_empty(),
     };
     if done {
-        return Next::Succeeded;
+        return Next::succeeded("CompletionsReached", "Reached expected number of succeeded pods");
     }
     if rules.suspended {
         return Next::Suspend;
@@ -174,13 +196,15 @@ mod tests {
             create: vec![None; create],
             delete: delete.iter().map(|uid| (*uid).to_owned()).collect(),
         };
-        let failed = |reason| matches!(reason, Next::Failed { reason: "BackoffLimitExceeded", .. });
+        let end = |next: Next| match next {
+            Next::Succeeded { reason, .. } | Next::Failed { reason, .. } => reason,
+            other => format!("{other:?}"),
+        };
         for (name, rules, seen, expected) in [
             ("starts", rules.clone(), seen(0, 0, &[]), work(2, &[])),
             ("goes on", rules.clone(), seen(1, 0, &["-"]), work(1, &[])),
             ("the last one", rules.clone(), seen(2, 0, &[]), work(1, &[])),
             ("too many", rules.clone(), seen(2, 0, &["-", "-"]), work(0, &["1"])),
-            ("done", rules.clone(), seen(3, 0, &[]), Next::Succeeded),
             ("one failure is replaced", rules.clone(), seen(0, 1, &["-"]), work(1, &[])),
             ("leaving ones are replaced", rules.clone(), seen(0, 0, &["-", "-x"]), work(1, &[])),
             (
@@ -192,7 +216,6 @@ mod tests {
             ("suspended", Rules { suspended: true, ..rules.clone() }, seen(0, 0, &["-"]), Next::Suspend),
             ("a queue starts", queue.clone(), seen(0, 0, &[]), work(2, &[])),
             ("a queue runs out", queue.clone(), seen(1, 0, &["-"]), work(0, &[])),
-            ("a queue is empty", queue, seen(1, 0, &[]), Next::Succeeded),
             (
                 "waits after a failure",
                 rules.clone(),
@@ -208,12 +231,21 @@ mod tests {
         ] {
             assert_eq!(plan(&rules, &seen, at(100)), expected, "{name}");
         }
-        assert!(failed(plan(&rules, &seen(0, 2, &[]), at(100))));
-        let late = Rules { deadline: Some(at(100)), ..rules };
-        assert!(matches!(
-            plan(&late, &seen(0, 0, &[]), at(100)),
-            Next::Failed { reason: "DeadlineExceeded", .. }
-        ));
+        let late = Rules { deadline: Some(at(100)), ..rules.clone() };
+        let refused = Seen { unsupported: Some("no"), ..Seen::default() };
+        let met = Seen { met: Some(1), ..seen(1, 0, &["-"]) };
+        let decided = Seen { decided: Some(Next::failed("PodFailurePolicy", "no")), ..seen(3, 0, &[]) };
+        for (rules, seen, expected) in [
+            (&rules, seen(3, 0, &[]), "CompletionsReached"),
+            (&queue, seen(1, 0, &[]), "CompletionsReached"),
+            (&rules, seen(0, 2, &[]), "BackoffLimitExceeded"),
+            (&late, seen(0, 0, &[]), "DeadlineExceeded"),
+            (&rules, refused, "NotSupported"),
+            (&rules, met, "SuccessPolicy"),
+            (&rules, decided, "PodFailurePolicy"),
+        ] {
+            assert_eq!(end(plan(rules, &seen, at(100))), expected);
+        }
     }
 
     #[test]

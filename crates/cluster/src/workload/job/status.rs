@@ -1,11 +1,12 @@
 //! What a job says about itself.
 
 use super::plan::{Next, parse_ranges, ranges};
-use super::{FINALIZER, index_of, ready_workers};
+use super::policy::{Failure, failure};
+use super::{index_of, is_tracked, ready_workers};
 use crate::cache::uid;
 use crate::workload::pods::{has_ended, phase};
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::{JobCondition, JobStatus, UncountedTerminatedPods};
+use k8s_openapi::api::batch::v1::{JobCondition, JobSpec, JobStatus, UncountedTerminatedPods};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::sync::Arc;
@@ -31,12 +32,36 @@ pub(super) fn finished_at(status: &JobStatus) -> Option<Timestamp> {
         .next()
 }
 
+/// How the job will end, if that was written down already.
+pub(super) fn decided(status: &JobStatus) -> Option<Next> {
+    let words = |kind: &str| {
+        let one = condition(status, kind).filter(|one| one.status == "True")?;
+        Some((one.reason.clone().unwrap_or_default(), one.message.clone().unwrap_or_default()))
+    };
+    let failed = words("FailureTarget").map(|(reason, message)| Next::Failed { reason, message });
+    failed
+        .or_else(|| words("SuccessCriteriaMet").map(|(reason, message)| Next::Succeeded { reason, message }))
+}
+
+/// Writes down that a pod's failure is the job's, before that pod is let go of.
+pub(super) fn note_failure(status: &mut JobStatus, spec: &JobSpec, pods: &[Arc<Pod>], now: Timestamp) {
+    let last = pods.iter().filter(|pod| phase(pod) == "Failed" && is_tracked(pod));
+    let message = last.into_iter().find_map(|pod| match failure(spec, pod) {
+        Failure::Final(message) => Some(message),
+        Failure::Counts | Failure::Ignored => None,
+    });
+    if let (None, Some(message)) = (decided(status), message) {
+        set(status, "FailureTarget", "True", "PodFailurePolicy", &message, now);
+    }
+}
+
 /// Writes down the uids of pods that have ended and are not counted yet.
-pub(super) fn note_ended(status: &mut JobStatus, pods: &[Arc<Pod>]) {
+pub(super) fn note_ended(status: &mut JobStatus, spec: &JobSpec, pods: &[Arc<Pod>]) {
     let mut uncounted = status.uncounted_terminated_pods.clone().unwrap_or_default();
     for pod in pods.iter().filter(|pod| has_ended(pod)) {
-        let tracked = pod.metadata.finalizers.iter().flatten().any(|one| one == FINALIZER);
-        let list = if phase(pod) == "Succeeded" { &mut uncounted.succeeded } else { &mut uncounted.failed };
+        let succeeded = phase(pod) == "Succeeded";
+        let tracked = is_tracked(pod) && (succeeded || failure(spec, pod) != Failure::Ignored);
+        let list = if succeeded { &mut uncounted.succeeded } else { &mut uncounted.failed };
         let list = list.get_or_insert_default();
         let known = list.iter().any(|one| one == uid(pod.as_ref()));
         if tracked && !known {
@@ -107,8 +132,7 @@ pub(super) fn describe(status: &mut JobStatus, next: &Next, workers: &[Arc<Pod>]
     status.terminating = Some(number(leaving));
     let over = workers.is_empty() && status.uncounted_terminated_pods.is_none();
     match next {
-        Next::Succeeded => {
-            let (reason, message) = ("CompletionsReached", "Reached expected number of succeeded pods");
+        Next::Succeeded { reason, message } => {
             set(status, "SuccessCriteriaMet", "True", reason, message, now);
             if over {
                 set(status, "Complete", "True", reason, message, now);
@@ -136,6 +160,7 @@ pub(super) fn describe(status: &mut JobStatus, next: &Next, workers: &[Arc<Pod>]
 
 #[cfg(test)]
 mod tests {
+    use super::super::FINALIZER;
     use super::*;
     use serde_json::json;
 
@@ -158,8 +183,9 @@ mod tests {
             pod("d", "Failed", false),
         ];
         let mut status = JobStatus::default();
-        note_ended(&mut status, &pods);
-        note_ended(&mut status, &pods);
+        let spec = JobSpec::default();
+        note_ended(&mut status, &spec, &pods);
+        note_ended(&mut status, &spec, &pods);
         let uncounted = status.uncounted_terminated_pods.clone().unwrap();
         assert_eq!((uncounted.succeeded.unwrap().len(), uncounted.failed.unwrap().len()), (1, 1));
         count(&mut status, &pods, &["a".to_owned()]);
@@ -173,9 +199,11 @@ mod tests {
     fn a_job_is_finished_when_its_last_pod_has_ended() {
         let now = Timestamp::UNIX_EPOCH;
         let mut status = JobStatus::default();
-        describe(&mut status, &Next::Succeeded, &[pod("c", "Running", true)], now);
+        let next = Next::Succeeded { reason: "r".to_owned(), message: "m".to_owned() };
+        describe(&mut status, &next, &[pod("c", "Running", true)], now);
         assert!(is_true(&status, "SuccessCriteriaMet") && !is_finished(&status));
-        describe(&mut status, &Next::Succeeded, &[], now);
+        assert_eq!(decided(&status).as_ref(), Some(&next), "it does not change its mind");
+        describe(&mut status, &next, &[], now);
         assert!(is_finished(&status) && status.completion_time.is_some());
     }
 }
