@@ -42,6 +42,10 @@ pub struct Options {
     pub node_grace_period: Duration,
     /// How often nodes' leases are looked at.
     pub node_monitor_period: Duration,
+    /// How long a node has to be gone before its pods are deleted: it may just be registering again.
+    pub gone_node_quarantine: Duration,
+    /// How often pods of nodes that are gone are looked for.
+    pub pod_garbage_period: Duration,
     /// How many ended pods are kept before the oldest are deleted; 0 keeps all.
     pub ended_pods_kept: usize,
     /// What `kube-root-ca.crt` holds.
@@ -72,8 +76,10 @@ impl Options {
             service_accounts: true,
             bootstrap_tokens: true,
             events: true,
-            node_grace_period: Duration::from_secs(40),
+            node_grace_period: Duration::from_secs(50),
             node_monitor_period: Duration::from_secs(5),
+            gone_node_quarantine: Duration::from_secs(40),
+            pod_garbage_period: Duration::from_secs(20),
             ended_pods_kept: 12_500,
             root_certificate: String::new(),
         }

@@ -13,9 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-const PERIOD: Duration = Duration::from_secs(20);
-/// A node has to be gone for this long: it may just be registering again.
-const QUARANTINE: SignedDuration = SignedDuration::from_secs(40);
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 #[derive(Debug, Default)]
@@ -40,7 +37,7 @@ impl Part for PodGarbage {
         let now = context.now();
         let nodes = context.caches.nodes.all();
         let pods = context.caches.pods.all();
-        let gone = self.gone(&pods, &nodes, now);
+        let gone = self.gone(&pods, &nodes, context.options.gone_node_quarantine, now);
         let mut confirmed = BTreeSet::new();
         for name in gone {
             let api = Api::<Node>::all(context.client.clone());
@@ -57,7 +54,7 @@ impl Part for PodGarbage {
             sweep.note("deleting a forgotten pod", deleted);
         }
         if !pods.is_empty() {
-            sweep.due(PERIOD);
+            sweep.due(context.options.pod_garbage_period);
         }
         sweep
     }
@@ -65,7 +62,14 @@ impl Part for PodGarbage {
 
 impl PodGarbage {
     /// Notes which nodes are missing and says which have been for long enough.
-    fn gone(&mut self, pods: &[Arc<Pod>], nodes: &[Arc<Node>], now: Timestamp) -> Vec<String> {
+    fn gone(
+        &mut self,
+        pods: &[Arc<Pod>],
+        nodes: &[Arc<Node>],
+        quarantine: Duration,
+        now: Timestamp,
+    ) -> Vec<String> {
+        let quarantine = SignedDuration::try_from(quarantine).unwrap_or(SignedDuration::MAX);
         let there: BTreeSet<&str> = nodes.iter().filter_map(|node| node.metadata.name.as_deref()).collect();
         let missing: BTreeSet<&str> =
             pods.iter().filter_map(|pod| node_of(pod)).filter(|name| !there.contains(name)).collect();
@@ -73,7 +77,7 @@ impl PodGarbage {
             .into_iter()
             .map(|name| (name.to_owned(), self.missing.get(name).copied().unwrap_or(now)))
             .collect();
-        let long = self.missing.iter().filter(|(_, since)| now.duration_since(**since) >= QUARANTINE);
+        let long = self.missing.iter().filter(|(_, since)| now.duration_since(**since) >= quarantine);
         long.map(|(name, _)| name.clone()).collect()
     }
 }
@@ -183,9 +187,12 @@ mod tests {
         let mut garbage = PodGarbage::default();
         let pods = [pod("p", Some("gone"), "Running", false)];
         let at = |second: i64| Timestamp::from_second(second).unwrap();
-        assert!(garbage.gone(&pods, &[], at(0)).is_empty());
-        assert!(garbage.gone(&pods, &[node("gone", &json!([]))], at(20)).is_empty());
-        assert!(garbage.gone(&pods, &[], at(40)).is_empty());
-        assert_eq!(garbage.gone(&pods, &[], at(80)), ["gone"]);
+        let quarantine = Duration::from_secs(40);
+        let back = [node("gone", &json!([]))];
+        assert!(garbage.gone(&pods, &[], quarantine, at(0)).is_empty());
+        assert!(garbage.gone(&pods, &back, quarantine, at(20)).is_empty());
+        assert!(garbage.gone(&pods, &[], quarantine, at(40)).is_empty());
+        assert!(garbage.gone(&pods, &[], quarantine, at(79)).is_empty());
+        assert_eq!(garbage.gone(&pods, &[], quarantine, at(80)), ["gone"]);
     }
 }

@@ -131,9 +131,13 @@ async fn start_world(clock: Clock, token: SecretString, ca_pem: &str) -> anyhow:
         let created = definitions.create(&PostParams::default(), &crd).await;
         created.context("the CustomResourceDefinitions cannot be installed")?;
     }
-    let mut cluster = hostler_cluster::Options::all();
-    ca_pem.clone_into(&mut cluster.root_certificate);
-    world.start_cluster(cluster);
+    world.start_cluster(hostler_cluster::Options {
+        root_certificate: ca_pem.to_owned(),
+        // Whoever deletes a node by hand wants to see its pods move now, not in a minute.
+        gone_node_quarantine: Duration::from_secs(2),
+        pod_garbage_period: Duration::from_secs(1),
+        ..hostler_cluster::Options::all()
+    });
     let nodes = world.start_hollow_nodes();
     boot_nodes(&nodes);
     start_stackit(&mut world, nodes);
@@ -179,6 +183,7 @@ In another terminal:
   kubectl create deployment web --image=x --replicas=20
   kubectl get pods -o wide
   kubectl drain node-1 --ignore-daemonsets   # and back: kubectl uncordon node-1
+  kubectl delete node node-3                 # its pods move
   kubectl delete -f samples/
 
 Ctrl-C ends it; nothing is kept."
