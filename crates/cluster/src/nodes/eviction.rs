@@ -116,6 +116,12 @@ mod tests {
             ("not tolerated", vec![taint("a", start)], json!([]), at(100)),
             ("tolerated", vec![taint("a", start)], json!([tolerate("a", None)]), None),
             ("for a while", vec![taint("a", start)], json!([tolerate("a", Some(300))]), at(400)),
+            (
+                "the shorter of two for one taint",
+                vec![taint("a", start)],
+                json!([tolerate("a", Some(300)), tolerate("a", Some(20))]),
+                at(120),
+            ),
             ("not at all", vec![taint("a", start)], json!([tolerate("a", Some(0))]), at(100)),
             (
                 "the shortest of two",

@@ -1,4 +1,4 @@
-use crate::support::{Bench, condition, deployment, widgets};
+use crate::support::{Bench, POD, condition, deployment, widgets};
 use hostler_cluster::Options;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
@@ -48,5 +48,33 @@ async fn a_namespace_goes_when_everything_in_it_is_gone() {
     bench
         .patch(("example.com/v1", "Widget"), "team", "held", json!({"metadata": {"finalizers": null}}))
         .await;
+    bench.until_gone(NAMESPACE, "", "team").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_end_before_what_they_may_still_need() {
+    let bench = Bench::start(Options::all());
+    bench.node("n", "8").await;
+    let within = |kind: &str, name: &str, more: Value| {
+        let mut object =
+            json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "team"}});
+        for (key, value) in more.as_object().unwrap() {
+            object[key] = value.clone();
+        }
+        object
+    };
+    bench.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})).await;
+    bench.create(within("ConfigMap", "settings", json!({}))).await;
+    let mut pod = within("Pod", "worker", json!({"spec": {"containers": [{"name": "c", "image": "i"}]}}));
+    pod["metadata"]["finalizers"] = json!(["example.com/held"]);
+    bench.create(pod).await;
+
+    bench.api("v1", "Namespace", None).delete("team", &DeleteParams::default()).await.unwrap();
+    bench.clock.sleep(Duration::from_secs(30)).await;
+    let pod = bench.get(POD, "team", "worker").await.expect("the pod is held");
+    assert!(pod["metadata"]["deletionTimestamp"].is_string());
+    let settings = bench.get(("v1", "ConfigMap"), "team", "settings").await.expect("it waits for the pod");
+    assert_eq!(settings["metadata"]["deletionTimestamp"], Value::Null);
+    bench.patch(POD, "team", "worker", json!({"metadata": {"finalizers": null}})).await;
     bench.until_gone(NAMESPACE, "", "team").await;
 }

@@ -75,6 +75,11 @@ async fn a_silent_node_is_unknown_and_loses_its_pods() {
     );
     assert!(taints(&bench.get(NODE, "", "alive").await.unwrap()).is_empty());
     assert_eq!(on("silent").await, 1, "the pod tolerates it for a minute");
+    for pod in bench.pods("default", "app=web").await {
+        let pod = serde_json::to_value(pod).unwrap();
+        let state = if pod["spec"]["nodeName"] == "silent" { "False" } else { "True" };
+        assert_eq!(condition(&pod, "Ready").unwrap()["status"], state, "nobody knows whether it is ready");
+    }
     for _ in 0..7 {
         bench.clock.sleep(Duration::from_secs(10)).await;
         renew(&bench, "alive").await;
@@ -105,8 +110,26 @@ async fn cordoning_taints_and_uncordoning_untaints() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_deleted_node_are_replaced() {
+async fn a_lease_alone_is_a_sign_of_life() {
     let bench = Bench::start(Options::all());
+    bench.node("silent-with-lease", "8").await;
+    lease(&bench, "silent-with-lease").await;
+    let is_ready = || async {
+        let node = bench.get(NODE, "", "silent-with-lease").await.unwrap();
+        condition(&node, "Ready").unwrap()["status"] == "True"
+    };
+    for _ in 0..12 {
+        bench.clock.sleep(Duration::from_secs(10)).await;
+        renew(&bench, "silent-with-lease").await;
+    }
+    bench.clock.sleep(Duration::from_secs(49)).await;
+    assert!(is_ready().await, "it has fifty seconds");
+    bench.clock.sleep(Duration::from_secs(11)).await;
+    assert!(!is_ready().await);
+}
+
+/// How long the pods of a deleted node stay there.
+async fn time_to_move(bench: &Bench) -> Duration {
     bench.node("first", "8").await;
     bench.create(deployment("web", 3, "one")).await;
     let available = |number: i64| {
@@ -122,6 +145,7 @@ async fn pods_of_a_deleted_node_are_replaced() {
     };
     available(3).await;
     bench.node("second", "8").await;
+    let start = bench.clock.instant();
     bench.api("v1", "Node", None).delete("first", &DeleteParams::default()).await.unwrap();
     bench
         .until("all pods are on the second node", || async {
@@ -132,7 +156,38 @@ async fn pods_of_a_deleted_node_are_replaced() {
             (pods.len() == 3 && pods.iter().all(moved)).then_some(())
         })
         .await;
+    let took = bench.clock.instant() - start;
     available(3).await;
+    took
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_deleted_node_are_replaced_after_a_while() {
+    let took = time_to_move(&Bench::start(Options::all())).await;
+    assert!((40..=62).contains(&took.as_secs()), "{took:?}");
+    let quick = Options {
+        gone_node_quarantine: Duration::from_secs(2),
+        pod_garbage_period: Duration::from_secs(1),
+        ..Options::all()
+    };
+    let took = time_to_move(&Bench::start(quick)).await;
+    assert!((2..=4).contains(&took.as_secs()), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_node_that_is_not_seen_yet_stay() {
+    let bench = Bench::lagging(Options::all(), "/api/v1/nodes", Duration::from_secs(300));
+    bench.node("new", "8").await;
+    bench
+        .create(json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "early", "namespace": "default"},
+            "spec": {"nodeName": "new", "containers": [{"name": "c", "image": "i"}]}
+        }))
+        .await;
+    bench.clock.sleep(Duration::from_secs(120)).await;
+    let calls = bench.calls.lock().unwrap().clone();
+    assert!(calls.iter().any(|call| call == "GET /api/v1/nodes/new 200"), "it was missed: {calls:#?}");
+    assert!(bench.get(("v1", "Pod"), "default", "early").await.is_some());
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,6 +222,37 @@ async fn a_budget_knows_what_it_can_spare() {
     assert_eq!(condition(&found, "DisruptionAllowed").unwrap()["reason"], "SufficientPods");
     bench.patch(DEPLOYMENT, "default", "web", json!({"spec": {"replicas": 2}})).await;
     allowed(1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_that_rolls_counts_once_for_its_budget() {
+    let bench = Bench::start(Options::all());
+    bench.node("n", "8").await;
+    let mut web = deployment("web", 4, "one");
+    web["spec"]["strategy"] =
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}});
+    bench.create(web).await;
+    bench
+        .create(json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"minAvailable": "50%", "selector": {"matchLabels": {"app": "web"}}}
+        }))
+        .await;
+    let status = || async {
+        let found = bench.get(("policy/v1", "PodDisruptionBudget"), "default", "web").await?;
+        let number = |field: &str| found["status"][field].as_i64().unwrap_or(0);
+        Some((number("expectedPods"), number("desiredHealthy"), number("currentHealthy")))
+    };
+    bench.until("all are healthy", || async { (status().await? == (4, 2, 4)).then_some(()) }).await;
+    let broken = json!({"spec": {"template": crate::support::template("web", "broken", "100m")}});
+    bench.patch(DEPLOYMENT, "default", "web", broken).await;
+    bench
+        .until("both sets have pods", || async {
+            (bench.pods("default", "app=web").await.len() == 6).then_some(())
+        })
+        .await;
+    bench.clock.sleep(Duration::from_secs(10)).await;
+    assert_eq!(status().await, Some((4, 2, 4)), "four were asked for, not six");
 }
 
 #[tokio::test(start_paused = true)]

@@ -111,6 +111,26 @@ async fn a_stateful_set_has_ordered_pods_with_volumes_of_their_own() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pods_of_a_stateful_set_wait_for_each_other_unless_told_otherwise() {
+    let bench = Bench::start(Options::all());
+    bench.node("n", "8").await;
+    for (name, policy) in [("turns", "OrderedReady"), ("rush", "Parallel")] {
+        bench
+            .create(json!({
+                "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name, "namespace": "default"},
+                "spec": {
+                    "replicas": 3, "serviceName": name, "podManagementPolicy": policy,
+                    "selector": {"matchLabels": {"app": name}}, "template": template(name, "broken", "100m")
+                }
+            }))
+            .await;
+    }
+    bench.clock.sleep(std::time::Duration::from_secs(60)).await;
+    assert_eq!(names(&bench.pods("default", "app=turns").await), ["turns-0"], "the first is not ready");
+    assert_eq!(names(&bench.pods("default", "app=rush").await), ["rush-0", "rush-1", "rush-2"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_daemon_set_follows_the_nodes() {
     let bench = Bench::start(Options::all());
     bench.node("n1", "8").await;
@@ -216,6 +236,28 @@ async fn pods_of_a_deleted_job_are_let_go() {
             pods.iter().all(|pod| pod.metadata.finalizers.is_none()).then_some(())
         })
         .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_job_that_is_not_seen_yet_are_held() {
+    let bench = Bench::lagging(Options::all(), "/apis/batch/v1/jobs", std::time::Duration::from_secs(300));
+    let job = bench.create(job("new", None, json!({}))).await;
+    let owner = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "name": "new", "uid": job.metadata.uid, "controller": true
+    });
+    bench
+        .create(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": "early", "namespace": "default", "ownerReferences": [owner],
+                "finalizers": ["batch.kubernetes.io/job-tracking"]
+            },
+            "spec": {"containers": [{"name": "c", "image": "i"}]}
+        }))
+        .await;
+    bench.clock.sleep(std::time::Duration::from_secs(60)).await;
+    let pod = bench.get(("v1", "Pod"), "default", "early").await.unwrap();
+    assert_eq!(pod["metadata"]["finalizers"], json!(["batch.kubernetes.io/job-tracking"]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,10 +1,12 @@
 //! A cluster to test: the API server, the parts, and somebody who plays the kubelets.
 
+use futures::StreamExt;
 use futures::future::BoxFuture;
 use hostler_apiserver::ApiServer;
 use hostler_base::{Chance, Clock, transport};
 use hostler_cluster::Options;
 use http::{Request, Response};
+use http_body_util::{BodyExt, BodyStream, StreamBody};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
@@ -30,15 +32,24 @@ impl Bench {
         Self::seeded(options, 1)
     }
 
+    /// A cluster whose watch of this path tells everything late.
+    pub(crate) fn lagging(options: Options, path: &'static str, late: Duration) -> Self {
+        Self::with(options, 1, Some(Lag { path, late }))
+    }
+
     pub(crate) fn seeded(options: Options, seed: u64) -> Self {
+        Self::with(options, seed, None)
+    }
+
+    fn with(options: Options, seed: u64, lag: Option<Lag>) -> Self {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
         let chance = Chance::from_seed(seed);
         let server = ApiServer::new(hostler_apiserver::Options::new(clock.clone(), chance.split("server")));
         let calls = Arc::new(Mutex::new(Vec::new()));
-        let client = client(&server, &Arc::default());
+        let client = client(&server, &clock, &Arc::default(), None);
         let mut tasks = JoinSet::new();
         let cluster = hostler_cluster::run(
-            self::client(&server, &calls),
+            self::client(&server, &clock, &calls, lag),
             clock.clone(),
             chance.split("cluster"),
             options,
@@ -117,6 +128,12 @@ impl Bench {
         panic!("still not so after ten minutes: {what}; the last of {} calls: {last:#?}", calls.len());
     }
 
+    /// How often the cluster made an object at this path.
+    pub(crate) fn created(&self, path: &str) -> usize {
+        let made = |call: &&String| call.starts_with(&format!("POST {path}?")) && call.ends_with(" 201");
+        self.calls.lock().unwrap().iter().filter(made).count()
+    }
+
     pub(crate) async fn until_gone(&self, kind: (&str, &str), namespace: &str, name: &str) {
         let what = format!("{} {namespace}/{name} is gone", kind.1);
         self.until(&what, || async { self.get(kind, namespace, name).await.is_none().then_some(()) }).await;
@@ -125,18 +142,46 @@ impl Bench {
 
 type Answer = BoxFuture<'static, Result<Response<transport::Body>, transport::BoxError>>;
 
+/// A watch whose events come late.
+#[derive(Clone, Copy)]
+struct Lag {
+    path: &'static str,
+    late: Duration,
+}
+
+impl Lag {
+    fn concerns(self, call: &http::Uri) -> bool {
+        call.path() == self.path && call.query().is_some_and(|query| query.contains("watch=true"))
+    }
+
+    fn hold_back(self, body: transport::Body, clock: Clock) -> transport::Body {
+        let frames = BodyStream::new(body).then(move |frame| {
+            let clock = clock.clone();
+            async move {
+                clock.sleep(self.late).await;
+                frame
+            }
+        });
+        StreamBody::new(frames).boxed_unsync()
+    }
+}
+
 /// A client whose calls and their outcomes are written down.
-fn client(server: &ApiServer, calls: &Arc<Mutex<Vec<String>>>) -> Client {
+fn client(server: &ApiServer, clock: &Clock, calls: &Arc<Mutex<Vec<String>>>, lag: Option<Lag>) -> Client {
     let transport = server.transport(ApiServer::admin());
-    let calls = calls.clone();
+    let (clock, calls) = (clock.clone(), calls.clone());
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
-        let (transport, calls) = (transport.clone(), calls.clone());
+        let (transport, clock, calls) = (transport.clone(), clock.clone(), calls.clone());
         let call = format!("{} {}", request.method(), request.uri());
+        let lag = lag.filter(|lag| lag.concerns(request.uri()));
         let answer: Answer = Box::pin(transport.oneshot(request.map(transport::boxed)));
         async move {
             let response = answer.await?;
             calls.lock().unwrap().push(format!("{call} {}", response.status().as_u16()));
-            Ok::<_, transport::BoxError>(response)
+            Ok::<_, transport::BoxError>(match lag {
+                Some(lag) => response.map(|body| lag.hold_back(body, clock)),
+                None => response,
+            })
         }
     });
     Client::new(service, "default")
@@ -175,12 +220,12 @@ async fn kubelets(client: Client, clock: Clock) {
     }
 }
 
-/// Every ten seconds each node says that it is there, but for the one named `silent`.
+/// Every ten seconds each node says that it is there, but for those whose names begin with `silent`.
 async fn heartbeats(client: &Client, clock: &Clock) {
     let nodes = Api::<Node>::all(client.clone());
     for node in nodes.list(&ListParams::default()).await.unwrap() {
         let name = node.metadata.name.unwrap();
-        if name != "silent" {
+        if !name.starts_with("silent") {
             let beat =
                 json!({"type": "Ready", "status": "True", "lastHeartbeatTime": clock.now().to_string()});
             let patch = Patch::Strategic(json!({"status": {"conditions": [beat]}}));

@@ -1,7 +1,8 @@
-use crate::support::{Bench, DEPLOYMENT, condition, deployment};
+use crate::support::{Bench, DEPLOYMENT, POD, condition, deployment};
 use hostler_cluster::Options;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 async fn complete(bench: &Bench, name: &str, replicas: i32) -> Value {
     bench
@@ -15,6 +16,12 @@ async fn complete(bench: &Bench, name: &str, replicas: i32) -> Value {
             done.then_some(found)
         })
         .await
+}
+
+fn replica_set(name: &str, replicas: i32) -> Value {
+    let mut set = deployment(name, replicas, "one");
+    set["kind"] = json!("ReplicaSet");
+    set
 }
 
 fn revision(object: &Value) -> &str {
@@ -103,15 +110,7 @@ async fn a_replica_set_replaces_what_is_lost_and_adopts_what_matches() {
             "spec": {"containers": [{"name": "c", "image": "one"}]}
         }))
         .await;
-    bench
-        .create(json!({
-            "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web", "namespace": "default"},
-            "spec": {
-                "replicas": 2, "selector": {"matchLabels": {"app": "web"}},
-                "template": crate::support::template("web", "one", "100m")
-            }
-        }))
-        .await;
+    bench.create(replica_set("web", 2)).await;
     let ready = |count: i64| {
         let bench = &bench;
         async move {
@@ -139,4 +138,47 @@ async fn a_replica_set_replaces_what_is_lost_and_adopts_what_matches() {
         })
         .await;
     ready(2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_leaving_is_replaced_before_it_is_gone() {
+    let bench = Bench::start(Options::all());
+    bench.node("n1", "8").await;
+    bench.create(replica_set("web", 2)).await;
+    bench
+        .until("two pods", || async { (bench.pods("default", "app=web").await.len() == 2).then_some(()) })
+        .await;
+    let leaver = bench.pods("default", "app=web").await[0].metadata.name.clone().unwrap();
+    bench.patch(POD, "default", &leaver, json!({"metadata": {"finalizers": ["example.com/held"]}})).await;
+    bench.api("v1", "Pod", Some("default")).delete(&leaver, &DeleteParams::default()).await.unwrap();
+    bench
+        .until("another one is there", || async {
+            let pods = bench.pods("default", "app=web").await;
+            let leaving = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()).count();
+            (pods.len() == 3 && leaving == 1).then_some(())
+        })
+        .await;
+    bench
+        .until("the one that is leaving does not count", || async {
+            let set = bench.get(("apps/v1", "ReplicaSet"), "default", "web").await?;
+            let status = &set["status"];
+            (status["replicas"] == 2 && status["readyReplicas"] == 2).then_some(())
+        })
+        .await;
+    bench.clock.sleep(Duration::from_secs(60)).await;
+    assert_eq!(bench.pods("default", "app=web").await.len(), 3, "one is enough");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_made_counts_before_the_watch_shows_it() {
+    let bench = Bench::lagging(Options::all(), "/api/v1/pods", Duration::from_millis(500));
+    bench.node("n1", "8").await;
+    bench.create(replica_set("web", 3)).await;
+    bench
+        .until("all are ready", || async {
+            let set = bench.get(("apps/v1", "ReplicaSet"), "default", "web").await?;
+            (set["status"]["readyReplicas"] == 3).then_some(())
+        })
+        .await;
+    assert_eq!(bench.created("/api/v1/namespaces/default/pods"), 3);
 }

@@ -93,9 +93,6 @@ fn update(rules: &Rules, members: &BTreeMap<i32, Member>) -> Vec<Step> {
     let mut missing = i32::try_from(unwell).unwrap_or(i32::MAX);
     for (ordinal, member) in members.iter().rev().filter(|(at, _)| within(at) && rules.is_updated(**at)) {
         if member.updated {
-            if !member.is_healthy() && rules.ordered {
-                return steps;
-            }
             continue;
         }
         let lost_already = !member.is_healthy();
