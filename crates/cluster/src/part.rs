@@ -7,8 +7,8 @@ use crate::kind::{Caches, Kind};
 use hostler_base::{Backoff, Chance, Clock};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Client};
 use serde_json::Value;
 use std::future::Future;
 use std::sync::Arc;
@@ -40,16 +40,21 @@ impl Context {
         Time(self.clock.now())
     }
 
+    /// Where the object is, and its name there.
+    fn place<K: Kind>(&self, object: &K) -> (Api<K>, String) {
+        let (namespace, name) = key(object);
+        (K::api(&self.client, &namespace), name)
+    }
+
     pub(crate) async fn create<K: Kind>(&self, cache: &Cache<K>, object: &K) -> Result<Arc<K>, kube::Error> {
-        let api = K::api(&self.client, &key(object).0);
+        let (api, _) = self.place(object);
         Ok(cache.write(api.create(&PostParams::default(), object).await?))
     }
 
     /// Writes the object as a whole; its resourceVersion must still be the current one.
     pub(crate) async fn replace<K: Kind>(&self, cache: &Cache<K>, object: &K) -> Result<Arc<K>, kube::Error> {
-        let (namespace, name) = key(object);
-        Ok(cache
-            .write(K::api(&self.client, &namespace).replace(&name, &PostParams::default(), object).await?))
+        let (api, name) = self.place(object);
+        Ok(cache.write(api.replace(&name, &PostParams::default(), object).await?))
     }
 
     /// Writes the status; the object's resourceVersion must still be the current one.
@@ -58,8 +63,7 @@ impl Context {
         cache: &Cache<K>,
         object: &K,
     ) -> Result<Arc<K>, kube::Error> {
-        let (namespace, name) = key(object);
-        let api = K::api(&self.client, &namespace);
+        let (api, name) = self.place(object);
         Ok(cache.write(api.replace_status(&name, &PostParams::default(), object).await?))
     }
 
@@ -69,8 +73,7 @@ impl Context {
         object: &K,
         patch: &Value,
     ) -> Result<Arc<K>, kube::Error> {
-        let (namespace, name) = key(object);
-        let api = K::api(&self.client, &namespace);
+        let (api, name) = self.place(object);
         Ok(cache.write(api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?))
     }
 
@@ -80,8 +83,7 @@ impl Context {
         object: &K,
         patch: &Value,
     ) -> Result<Arc<K>, kube::Error> {
-        let (namespace, name) = key(object);
-        let api = K::api(&self.client, &namespace);
+        let (api, name) = self.place(object);
         Ok(cache.write(api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await?))
     }
 
@@ -92,9 +94,9 @@ impl Context {
         object: &K,
         parameters: DeleteParams,
     ) -> Result<(), kube::Error> {
-        let (namespace, name) = key(object);
+        let (api, name) = self.place(object);
         let same = Preconditions { uid: object.meta().uid.clone(), resource_version: None };
-        match K::api(&self.client, &namespace).delete(&name, &parameters.preconditions(same)).await {
+        match api.delete(&name, &parameters.preconditions(same)).await {
             Ok(answer) => match answer.left() {
                 Some(rest) if rest.meta().deletion_timestamp.is_some() && is_held(&rest) => {
                     cache.write(rest);

@@ -7,6 +7,7 @@ use crate::cache::{Watched, uid};
 use crate::events::Level;
 use crate::kind::Caches;
 use crate::part::{Context, Part, Sweep};
+use crate::volumes;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Binding, ObjectReference, Pod, PodCondition};
 use kube::Api;
@@ -274,17 +275,10 @@ async fn prepare_claims(context: &Context, late: &[LateBinding], node: &str, swe
             LateBinding::Reserve { claim, volume } => {
                 let mut reserved = (**volume).clone();
                 if let Some(spec) = &mut reserved.spec {
-                    spec.claim_ref = Some(ObjectReference {
-                        api_version: Some("v1".to_owned()),
-                        kind: Some("PersistentVolumeClaim".to_owned()),
-                        namespace: claim.metadata.namespace.clone(),
-                        name: claim.metadata.name.clone(),
-                        uid: claim.metadata.uid.clone(),
-                        ..ObjectReference::default()
-                    });
+                    spec.claim_ref = Some(volumes::reference(claim));
                 }
                 let notes = reserved.metadata.annotations.get_or_insert_default();
-                notes.insert("pv.kubernetes.io/bound-by-controller".to_owned(), "yes".to_owned());
+                notes.insert(volumes::BOUND_BY_US.to_owned(), "yes".to_owned());
                 let written = context.replace(&context.caches.volumes, &reserved).await;
                 sweep.note("reserving a volume", written);
             }

@@ -8,12 +8,12 @@ pub(crate) mod provision;
 
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
 
-const BOUND_BY_US: &str = "pv.kubernetes.io/bound-by-controller";
+pub(crate) const BOUND_BY_US: &str = "pv.kubernetes.io/bound-by-controller";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 
-fn reference(claim: &PersistentVolumeClaim) -> ObjectReference {
+pub(crate) fn reference(claim: &PersistentVolumeClaim) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("PersistentVolumeClaim".to_owned()),

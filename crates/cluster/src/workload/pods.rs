@@ -1,14 +1,15 @@
 //! What all workloads ask about pods, and how they take and release them.
 
 use crate::cache::{Cache, uid};
+use crate::events::Level;
 use crate::kind::Kind;
-use crate::part::{Context, Sweep};
+use crate::part::{Context, Sweep, says};
 use crate::selector::{Labels, selects};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use kube::Resource;
-use kube::api::ObjectMeta;
+use kube::api::{DeleteParams, ObjectMeta};
 use serde_json::json;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -136,6 +137,38 @@ pub(crate) fn by_node(pods: &[Arc<Pod>]) -> BTreeMap<String, usize> {
         *count.entry(node.to_owned()).or_default() += 1;
     }
     count
+}
+
+/// Makes a pod for its owner, and says so.
+pub(crate) async fn make<O: Kind>(
+    context: &Context,
+    maker: &str,
+    owner: &O,
+    pod: &Pod,
+) -> Result<Arc<Pod>, kube::Error> {
+    let made = context.create(&context.caches.pods, pod).await;
+    let (level, reason, message) = match &made {
+        Ok(pod) => {
+            let name = pod.metadata.name.as_deref().unwrap_or_default();
+            (Level::Normal, "SuccessfulCreate", format!("Created pod: {name}"))
+        }
+        Err(error) => (Level::Warning, "FailedCreate", format!("Error creating: {}", says(error))),
+    };
+    context.event(maker, owner, level, reason, &message).await;
+    made
+}
+
+/// Deletes a pod of an owner, and says so.
+pub(crate) async fn unmake<O: Kind>(
+    context: &Context,
+    maker: &str,
+    owner: &O,
+    pod: &Pod,
+) -> Result<(), kube::Error> {
+    context.delete(&context.caches.pods, pod, DeleteParams::default()).await?;
+    let message = format!("Deleted pod: {}", pod.metadata.name.as_deref().unwrap_or_default());
+    context.event(maker, owner, Level::Normal, "SuccessfulDelete", &message).await;
+    Ok(())
 }
 
 /// Objects by the uid of their controller, and those without one by namespace.

@@ -1,9 +1,10 @@
 //! Keeps as many pods of a kind as a ReplicaSet asks for.
 
-use super::pods::{Owned, by_node, doom, due_when_available, is_active, is_available, is_ready};
+use super::pods::{
+    Owned, by_node, doom, due_when_available, is_active, is_available, is_ready, make, unmake,
+};
 use super::template;
 use crate::cache::Watched;
-use crate::events::Level;
 use crate::kind::Caches;
 use crate::part::{Context, Part, Sweep, says};
 use crate::selector::{Labels, selects};
@@ -11,7 +12,6 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
-use kube::api::DeleteParams;
 use std::sync::Arc;
 
 const NAME: &str = "replicaset-controller";
@@ -46,12 +46,11 @@ async fn tend(context: &Context, set: &Arc<ReplicaSet>, pods: &Owned<Pod>, sweep
     if set.metadata.deletion_timestamp.is_none() {
         match plan(wanted(spec), &active) {
             Plan::Create(count) => {
+                let template = spec.template.clone().unwrap_or_default();
                 for _ in 0..count {
-                    match create(context, set, spec).await {
+                    match make(context, NAME, set.as_ref(), &template::pod(&template, set.as_ref())).await {
                         Ok(pod) => active.push(pod),
                         Err(error) => {
-                            let message = format!("Error creating: {}", says(&error));
-                            context.event(NAME, set.as_ref(), Level::Warning, "FailedCreate", &message).await;
                             trouble = Some(("FailedCreate", says(&error)));
                             sweep.note::<()>("creating a pod", Err(error));
                             break;
@@ -61,17 +60,8 @@ async fn tend(context: &Context, set: &Arc<ReplicaSet>, pods: &Owned<Pod>, sweep
             }
             Plan::Delete(doomed) => {
                 for pod in doomed {
-                    let deleted =
-                        context.delete(&context.caches.pods, pod.as_ref(), DeleteParams::default()).await;
-                    match deleted {
-                        Ok(()) => {
-                            active.retain(|one| one.metadata.uid != pod.metadata.uid);
-                            let name = pod.metadata.name.as_deref().unwrap_or_default();
-                            let message = format!("Deleted pod: {name}");
-                            context
-                                .event(NAME, set.as_ref(), Level::Normal, "SuccessfulDelete", &message)
-                                .await;
-                        }
+                    match unmake(context, NAME, set.as_ref(), &pod).await {
+                        Ok(()) => active.retain(|one| one.metadata.uid != pod.metadata.uid),
                         Err(error) => {
                             trouble = Some(("FailedDelete", says(&error)));
                             sweep.note::<()>("deleting a pod", Err(error));
@@ -92,18 +82,6 @@ async fn tend(context: &Context, set: &Arc<ReplicaSet>, pods: &Owned<Pod>, sweep
         let written = context.replace_status(&context.caches.replica_sets, &changed).await;
         sweep.note("writing a replica set's status", written);
     }
-}
-
-async fn create(
-    context: &Context,
-    set: &Arc<ReplicaSet>,
-    spec: &ReplicaSetSpec,
-) -> Result<Arc<Pod>, kube::Error> {
-    let template = spec.template.clone().unwrap_or_default();
-    let pod = context.create(&context.caches.pods, &template::pod(&template, set.as_ref())).await?;
-    let message = format!("Created pod: {}", pod.metadata.name.as_deref().unwrap_or_default());
-    context.event(NAME, set.as_ref(), Level::Normal, "SuccessfulCreate", &message).await;
-    Ok(pod)
 }
 
 fn wanted(spec: &ReplicaSetSpec) -> usize {

@@ -5,7 +5,7 @@ use super::template::hash;
 use crate::kind::Kind;
 use crate::part::{Context, Sweep, is_already_exists};
 use k8s_openapi::api::apps::v1::ControllerRevision;
-use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use kube::api::{DeleteParams, ObjectMeta};
@@ -51,18 +51,49 @@ fn data(template: &PodTemplateSpec) -> Value {
     json!({"spec": {"template": template}})
 }
 
+/// What belongs to sets that keep revisions.
+#[derive(Debug)]
+pub(crate) struct Belongings {
+    pods: Owned<Pod>,
+    revisions: Owned<ControllerRevision>,
+}
+
+impl Belongings {
+    pub(crate) fn of(context: &Context) -> Self {
+        let caches = &context.caches;
+        Self { pods: Owned::of(caches.pods.all()), revisions: Owned::of(caches.revisions.all()) }
+    }
+
+    /// The owner's pods and its history, with a revision for the present template (given with the number of hash
+    /// collisions so far). `None` for an owner that is being deleted.
+    pub(crate) async fn claim<O: Kind>(
+        &self,
+        context: &Context,
+        owner: &O,
+        selector: &LabelSelector,
+        (template, collisions): (&PodTemplateSpec, Option<i32>),
+        sweep: &mut Sweep,
+    ) -> Option<(Vec<Arc<Pod>>, History)> {
+        let pods = self.pods.claim(context, &context.caches.pods, owner, selector, sweep).await;
+        if owner.meta().deletion_timestamp.is_some() {
+            return None;
+        }
+        let cache = &context.caches.revisions;
+        let all = self.revisions.claim(context, cache, owner, selector, sweep).await;
+        Some((pods, keep(context, all, owner, template, collisions, sweep).await?))
+    }
+}
+
 /// Sees to it that there is a revision for the present template, and that it is the newest.
-pub(crate) async fn keep<O: Kind>(
+async fn keep<O: Kind>(
     context: &Context,
-    owned: &Owned<ControllerRevision>,
+    mut all: Vec<Arc<ControllerRevision>>,
     owner: &O,
-    selector: &LabelSelector,
     template: &PodTemplateSpec,
     collisions: Option<i32>,
     sweep: &mut Sweep,
 ) -> Option<History> {
     let cache = &context.caches.revisions;
-    let mut all = owned.claim(context, cache, owner, selector, sweep).await;
     all.sort_by_key(|one| (one.revision, one.metadata.name.clone()));
     let wanted = data(template);
     let newest = all.last().map_or(0, |one| one.revision);

@@ -2,17 +2,15 @@
 
 mod plan;
 
-use super::pods::{Owned, due_when_available, is_available, is_ready, node_of};
-use super::revision::{self, HASH_LABEL};
+use super::pods::{due_when_available, is_available, is_ready, make, node_of, unmake};
+use super::revision::{self, Belongings, HASH_LABEL};
 use super::template;
 use crate::cache::Watched;
-use crate::events::Level;
 use crate::kind::Caches;
-use crate::part::{Context, Part, Sweep, says};
+use crate::part::{Context, Part, Sweep};
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, DaemonSetStatus};
+use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetStatus};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::DeleteParams;
 use plan::{Place, Rules, plan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,11 +34,10 @@ impl Part for DaemonSets {
         if sets.is_empty() {
             return sweep;
         }
-        let pods = Owned::of(context.caches.pods.all());
-        let revisions = Owned::of(context.caches.revisions.all());
+        let belongings = Belongings::of(context);
         let nodes = context.caches.nodes.all();
         for set in sets {
-            tend(context, &set, &pods, &revisions, &nodes, &mut sweep).await;
+            tend(context, &set, &belongings, &nodes, &mut sweep).await;
         }
         sweep
     }
@@ -49,21 +46,15 @@ impl Part for DaemonSets {
 async fn tend(
     context: &Context,
     set: &Arc<DaemonSet>,
-    pods: &Owned<Pod>,
-    revisions: &Owned<ControllerRevision>,
+    belongings: &Belongings,
     nodes: &[Arc<Node>],
     sweep: &mut Sweep,
 ) {
     let Some(spec) = &set.spec else { return };
-    let claimed = pods.claim(context, &context.caches.pods, set.as_ref(), &spec.selector, sweep).await;
-    if set.metadata.deletion_timestamp.is_some() {
-        return;
-    }
     let collisions = set.status.as_ref().and_then(|status| status.collision_count);
-    let kept =
-        revision::keep(context, revisions, set.as_ref(), &spec.selector, &spec.template, collisions, sweep)
-            .await;
-    let Some(history) = kept else { return };
+    let template = (&spec.template, collisions);
+    let found = belongings.claim(context, set.as_ref(), &spec.selector, template, sweep).await;
+    let Some((claimed, history)) = found else { return };
     let hash = revision::hash_of(&history.update).to_owned();
     let now = context.now();
     let rules = Rules::of(spec, nodes.len());
@@ -73,26 +64,16 @@ async fn tend(
     for doomed in plan.delete {
         let pod = left.iter().find(|pod| pod.metadata.uid.as_deref() == Some(doomed.as_str())).cloned();
         let Some(pod) = pod else { continue };
-        let deleted = context.delete(&context.caches.pods, pod.as_ref(), DeleteParams::default()).await;
+        let deleted = unmake(context, NAME, set.as_ref(), &pod).await;
         if sweep.note("deleting a daemon's pod", deleted).is_some() {
             left.retain(|one| one.metadata.uid != pod.metadata.uid);
-            let message = format!("Deleted pod: {}", pod.metadata.name.as_deref().unwrap_or_default());
-            context.event(NAME, set.as_ref(), Level::Normal, "SuccessfulDelete", &message).await;
         }
     }
     for node in plan.create {
-        match context.create(&context.caches.pods, &daemon(set, &node, &hash)).await {
-            Ok(pod) => {
-                let message = format!("Created pod: {}", pod.metadata.name.as_deref().unwrap_or_default());
-                context.event(NAME, set.as_ref(), Level::Normal, "SuccessfulCreate", &message).await;
-                left.push(pod);
-            }
-            Err(error) => {
-                let message = format!("Error creating: {}", says(&error));
-                context.event(NAME, set.as_ref(), Level::Warning, "FailedCreate", &message).await;
-                sweep.note::<()>("creating a daemon's pod", Err(error));
-                break;
-            }
+        let made = make(context, NAME, set.as_ref(), &daemon(set, &node, &hash)).await;
+        match sweep.note("creating a daemon's pod", made) {
+            Some(pod) => left.push(pod),
+            None => break,
         }
     }
     due_when_available(sweep, &left, rules.min_ready_seconds, now);

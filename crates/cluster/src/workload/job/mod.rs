@@ -7,12 +7,12 @@ mod plan;
 mod policy;
 mod status;
 
-use super::pods::{Owned, controller, has_ended, is_ready, phase};
+use super::pods::{Owned, controller, has_ended, is_ready, make, phase, unmake};
 use super::template;
 use crate::cache::{Watched, uid};
 use crate::events::Level;
 use crate::kind::Caches;
-use crate::part::{Context, Part, Sweep, says};
+use crate::part::{Context, Part, Sweep};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::{EnvVar, Pod};
@@ -128,8 +128,10 @@ async fn tend(context: &Context, job: &Arc<Job>, pods: &Owned<Pod>, sweep: &mut 
         Next::Work { create, delete } => {
             remove(context, job, &mut workers, delete, sweep).await;
             for index in create {
-                if !make(context, job, spec, *index, &mut workers, sweep).await {
-                    break;
+                let made = make(context, NAME, job.as_ref(), &worker(job, spec, *index)).await;
+                match sweep.note("creating a job's pod", made) {
+                    Some(pod) => workers.push(pod),
+                    None => break,
                 }
             }
             for at in [rules.deadline, seen.not_before].into_iter().flatten().filter(|at| *at > now) {
@@ -203,37 +205,11 @@ async fn remove(
         .cloned()
         .collect();
     for pod in pods {
-        let deleted = context.delete(&context.caches.pods, pod.as_ref(), DeleteParams::default()).await;
+        let deleted = unmake(context, NAME, job.as_ref(), &pod).await;
         if sweep.note("deleting a job's pod", deleted).is_some() {
             workers.retain(|one| one.metadata.uid != pod.metadata.uid);
             let (namespace, name) = crate::cache::key(pod.as_ref());
             workers.extend(context.caches.pods.get(&namespace, &name));
-            let message = format!("Deleted pod: {name}");
-            context.event(NAME, job.as_ref(), Level::Normal, "SuccessfulDelete", &message).await;
-        }
-    }
-}
-
-async fn make(
-    context: &Context,
-    job: &Arc<Job>,
-    spec: &JobSpec,
-    index: Option<i32>,
-    workers: &mut Vec<Arc<Pod>>,
-    sweep: &mut Sweep,
-) -> bool {
-    match context.create(&context.caches.pods, &worker(job, spec, index)).await {
-        Ok(pod) => {
-            let message = format!("Created pod: {}", pod.metadata.name.as_deref().unwrap_or_default());
-            context.event(NAME, job.as_ref(), Level::Normal, "SuccessfulCreate", &message).await;
-            workers.push(pod);
-            true
-        }
-        Err(error) => {
-            let message = format!("Error creating: {}", says(&error));
-            context.event(NAME, job.as_ref(), Level::Warning, "FailedCreate", &message).await;
-            sweep.note::<()>("creating a job's pod", Err(error));
-            false
         }
     }
 }

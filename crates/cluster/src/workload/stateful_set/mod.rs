@@ -4,8 +4,8 @@ mod claims;
 mod plan;
 
 use super::deployment::scaled;
-use super::pods::{Owned, due_when_available, has_ended, is_available, is_ready};
-use super::revision::{self, HASH_LABEL, History};
+use super::pods::{due_when_available, has_ended, is_available, is_ready};
+use super::revision::{self, Belongings, HASH_LABEL, History};
 use super::template;
 use crate::cache::Watched;
 use crate::events::Level;
@@ -38,32 +38,20 @@ impl Part for StatefulSets {
         if sets.is_empty() {
             return sweep;
         }
-        let pods = Owned::of(context.caches.pods.all());
-        let revisions = Owned::of(context.caches.revisions.all());
+        let belongings = Belongings::of(context);
         for set in sets {
-            tend(context, &set, &pods, &revisions, &mut sweep).await;
+            tend(context, &set, &belongings, &mut sweep).await;
         }
         sweep
     }
 }
 
-async fn tend(
-    context: &Context,
-    set: &Arc<StatefulSet>,
-    pods: &Owned<Pod>,
-    revisions: &Owned<ControllerRevision>,
-    sweep: &mut Sweep,
-) {
+async fn tend(context: &Context, set: &Arc<StatefulSet>, belongings: &Belongings, sweep: &mut Sweep) {
     let Some(spec) = &set.spec else { return };
-    let claimed = pods.claim(context, &context.caches.pods, set.as_ref(), &spec.selector, sweep).await;
-    if set.metadata.deletion_timestamp.is_some() {
-        return;
-    }
     let collisions = set.status.as_ref().and_then(|status| status.collision_count);
-    let kept =
-        revision::keep(context, revisions, set.as_ref(), &spec.selector, &spec.template, collisions, sweep)
-            .await;
-    let Some(history) = kept else { return };
+    let template = (&spec.template, collisions);
+    let found = belongings.claim(context, set.as_ref(), &spec.selector, template, sweep).await;
+    let Some((claimed, history)) = found else { return };
     let current = current_revision(set, &history);
     let rules = rules(spec);
     let now = context.now();
