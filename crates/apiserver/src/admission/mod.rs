@@ -11,7 +11,7 @@ mod tests;
 use crate::{
     contract::{Attributes, Context},
     error::ApiError,
-    kinds::json::{at, text},
+    kinds::json::text,
 };
 use serde_json::Value;
 
@@ -93,7 +93,8 @@ fn refuse(attributes: &Attributes, object: Option<&Value>, why: &str) -> ApiErro
 
 /// Adds an element to a list, which is made if there is none.
 fn push(object: &mut Value, key: &str, element: Value) {
-    let mut list = at(object, &[key]).as_array().cloned().unwrap_or_default();
-    list.push(element);
-    crate::kinds::json::set(object, key, list);
+    match object.get_mut(key).and_then(Value::as_array_mut) {
+        Some(list) => list.push(element),
+        None => crate::kinds::json::set(object, key, vec![element]),
+    }
 }
