@@ -193,7 +193,7 @@ fn conditions(request: &Value, report: &mut Report) {
         }
         let decision = matches!(kind, "Approved" | "Denied" | "Failed");
         let allowed: &[&str] = if decision { &["True"] } else { &["False", "True", "Unknown"] };
-        report.one_of(&format!("{field}[{index}].status"), text(condition, &["status"]), allowed);
+        report.one_of(format_args!("{field}[{index}].status"), text(condition, &["status"]), allowed);
         if matches!(kind, "Approved" | "Denied") {
             decided.insert(kind);
             if decided.len() > 1 {

@@ -34,7 +34,7 @@ impl Kind for ConfigMaps {
             size += value.as_str().map_or(0, str::len);
         }
         for (key, value) in entries(object, &["binaryData"]) {
-            report.wrong(&format!("binaryData[{key}]"), key, config_key(key));
+            report.wrong(format_args!("binaryData[{key}]"), key, config_key(key));
             size += decoded_size(value);
         }
         if size > LIMIT {
@@ -78,7 +78,7 @@ impl Kind for Secrets {
         let mut report = Report::default();
         let data = entries(secret, &["data"]);
         for (key, _) in &data {
-            report.wrong(&format!("data[{key}]"), key, config_key(key));
+            report.wrong(format_args!("data[{key}]"), key, config_key(key));
         }
         if data.iter().map(|(_, value)| decoded_size(value)).sum::<usize>() > LIMIT {
             report.too_long("data", LIMIT);

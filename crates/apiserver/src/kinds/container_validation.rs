@@ -4,7 +4,7 @@ use super::{
     json::{at, entries, flag, has, items, number, text},
     names,
     quantity::Quantity,
-    report::Report,
+    report::{Place, Report},
     volume_validation::{descending_path, no_backsteps},
 };
 use serde_json::Value;
@@ -20,24 +20,24 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) grace_period: Option<i64>,
 }
 
-pub(crate) fn containers(spec: &Value, around: &Surroundings<'_>, field: &str, report: &mut Report) {
+pub(crate) fn containers(spec: &Value, around: &Surroundings<'_>, field: Place<'_>, report: &mut Report) {
     let containers = items(spec, &["containers"]);
-    let list = format!("{field}.containers");
+    let list = format_args!("{field}.containers");
     if containers.is_empty() {
-        report.required(&list, "");
+        report.required(list, "");
     }
     let mut seen = BTreeSet::new();
     for (index, container) in containers.iter().enumerate() {
-        let field = format!("{list}[{index}]");
-        common(container, around, &field, report);
+        let field = format_args!("{list}[{index}]");
+        common(container, around, field, report);
         let name = text(container, &["name"]);
         if !seen.insert(name) {
-            report.duplicate(format!("{field}.name"), name);
+            report.duplicate(format_args!("{field}.name"), name);
         }
-        lifecycle_and_probes(container, around, &field, report);
-        restart_policy(container, &field, report);
+        lifecycle_and_probes(container, around, field, report);
+        restart_policy(container, field, report);
     }
-    host_ports(containers, &list, report);
+    host_ports(containers, list, report);
     init_containers(spec, seen, around, field, report);
 }
 
@@ -45,106 +45,106 @@ fn init_containers<'a>(
     spec: &'a Value,
     mut seen: BTreeSet<&'a str>,
     around: &Surroundings<'_>,
-    field: &str,
+    field: Place<'_>,
     report: &mut Report,
 ) {
-    let list = format!("{field}.initContainers");
+    let list = format_args!("{field}.initContainers");
     for (index, container) in items(spec, &["initContainers"]).iter().enumerate() {
-        let field = format!("{list}[{index}]");
-        common(container, around, &field, report);
-        restart_policy(container, &field, report);
+        let field = format_args!("{list}[{index}]");
+        common(container, around, field, report);
+        restart_policy(container, field, report);
         let name = text(container, &["name"]);
         if seen.contains(name) {
-            report.duplicate(format!("{field}.name"), name);
+            report.duplicate(format_args!("{field}.name"), name);
         } else if !name.is_empty() {
             seen.insert(name);
         }
-        host_ports(std::slice::from_ref(container), &list, report);
+        host_ports(std::slice::from_ref(container), list, report);
         if text(container, &["restartPolicy"]) == "Always" {
-            lifecycle_and_probes(container, around, &field, report);
+            lifecycle_and_probes(container, around, field, report);
         } else {
             for key in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
                 if has(container, &[key]) {
                     let why = "may not be set for init containers without restartPolicy=Always";
-                    report.forbidden(format!("{field}.{key}"), why);
+                    report.forbidden(format_args!("{field}.{key}"), why);
                 }
             }
         }
     }
 }
 
-fn common(container: &Value, around: &Surroundings<'_>, field: &str, report: &mut Report) {
+fn common(container: &Value, around: &Surroundings<'_>, field: Place<'_>, report: &mut Report) {
     let name = text(container, &["name"]);
     if name.is_empty() {
-        report.required(format!("{field}.name"), "");
+        report.required(format_args!("{field}.name"), "");
     } else {
-        report.wrong(&format!("{field}.name"), name, names::label(name));
+        report.wrong(format_args!("{field}.name"), name, names::label(name));
     }
     if text(container, &["image"]).is_empty() {
-        report.required(format!("{field}.image"), "");
+        report.required(format_args!("{field}.image"), "");
     }
     report.one_of(
-        &format!("{field}.terminationMessagePolicy"),
+        format_args!("{field}.terminationMessagePolicy"),
         text(container, &["terminationMessagePolicy"]),
         &["File", "FallbackToLogsOnError"],
     );
-    ports(container, &format!("{field}.ports"), report);
+    ports(container, format_args!("{field}.ports"), report);
     environment(container, field, report);
-    mounts(container, around, &format!("{field}.volumeMounts"), report);
-    devices(container, around, &format!("{field}.volumeDevices"), report);
+    mounts(container, around, format_args!("{field}.volumeMounts"), report);
+    devices(container, around, format_args!("{field}.volumeDevices"), report);
     report.one_of(
-        &format!("{field}.imagePullPolicy"),
+        format_args!("{field}.imagePullPolicy"),
         text(container, &["imagePullPolicy"]),
         &["Always", "IfNotPresent", "Never"],
     );
-    resources(at(container, &["resources"]), &format!("{field}.resources"), report);
-    security_context(at(container, &["securityContext"]), &format!("{field}.securityContext"), report);
+    resources(at(container, &["resources"]), format_args!("{field}.resources"), report);
+    security_context(at(container, &["securityContext"]), format_args!("{field}.securityContext"), report);
 }
 
-fn restart_policy(container: &Value, field: &str, report: &mut Report) {
+fn restart_policy(container: &Value, field: Place<'_>, report: &mut Report) {
     let policy = at(container, &["restartPolicy"]);
     if let Some(policy) = policy.as_str() {
         let supported = ["Always", "Never", "OnFailure"];
         if !supported.contains(&policy) {
-            report.unsupported(format!("{field}.restartPolicy"), policy, &supported);
+            report.unsupported(format_args!("{field}.restartPolicy"), policy, &supported);
         }
     } else if !items(container, &["restartPolicyRules"]).is_empty() {
         let why = "must specify restartPolicy when restart rules are used";
-        report.required(format!("{field}.restartPolicy"), why);
+        report.required(format_args!("{field}.restartPolicy"), why);
     }
 }
 
-fn ports(container: &Value, field: &str, report: &mut Report) {
+fn ports(container: &Value, field: Place<'_>, report: &mut Report) {
     let mut seen = BTreeSet::new();
     for (index, port) in items(container, &["ports"]).iter().enumerate() {
-        let field = format!("{field}[{index}]");
+        let field = format_args!("{field}[{index}]");
         let name = text(port, &["name"]);
         if !name.is_empty() {
             let wrong = names::port_name(name);
             if !wrong.is_empty() {
-                report.wrong(&format!("{field}.name"), name, wrong);
+                report.wrong(format_args!("{field}.name"), name, wrong);
             } else if !seen.insert(name) {
-                report.duplicate(format!("{field}.name"), name);
+                report.duplicate(format_args!("{field}.name"), name);
             }
         }
         let number_of = |key: &str| number(port, &[key]).unwrap_or_default();
         if number_of("containerPort") == 0 {
-            report.required(format!("{field}.containerPort"), "");
+            report.required(format_args!("{field}.containerPort"), "");
         }
         for key in ["containerPort", "hostPort"] {
             let value = number_of(key);
             if value != 0 {
                 for why in names::port_number(value) {
-                    report.invalid(format!("{field}.{key}"), value, why);
+                    report.invalid(format_args!("{field}.{key}"), value, why);
                 }
             }
         }
-        report.one_of(&format!("{field}.protocol"), text(port, &["protocol"]), &["SCTP", "TCP", "UDP"]);
+        report.one_of(format_args!("{field}.protocol"), text(port, &["protocol"]), &["SCTP", "TCP", "UDP"]);
     }
 }
 
 /// Two containers of a pod cannot take the same port of their host.
-fn host_ports(containers: &[Value], field: &str, report: &mut Report) {
+fn host_ports(containers: &[Value], field: Place<'_>, report: &mut Report) {
     let mut taken = BTreeSet::new();
     for (index, container) in containers.iter().enumerate() {
         for (place, port) in items(container, &["ports"]).iter().enumerate() {
@@ -154,7 +154,7 @@ fn host_ports(containers: &[Value], field: &str, report: &mut Report) {
             }
             let key = format!("{}/{}/{host_port}", text(port, &["protocol"]), text(port, &["hostIP"]));
             if !taken.insert(key.clone()) {
-                report.duplicate(format!("{field}[{index}].ports[{place}].hostPort"), key);
+                report.duplicate(format_args!("{field}[{index}].ports[{place}].hostPort"), key);
             }
         }
     }
@@ -172,25 +172,25 @@ const FIELD_PATHS: [&str; 9] = [
     "status.podIPs",
 ];
 
-fn environment(container: &Value, field: &str, report: &mut Report) {
+fn environment(container: &Value, field: Place<'_>, report: &mut Report) {
     for (index, variable) in items(container, &["env"]).iter().enumerate() {
-        let field = format!("{field}.env[{index}]");
+        let field = format_args!("{field}.env[{index}]");
         let name = text(variable, &["name"]);
         if name.is_empty() {
-            report.required(format!("{field}.name"), "");
+            report.required(format_args!("{field}.name"), "");
         } else {
-            report.wrong(&format!("{field}.name"), name, names::environment_name(name));
+            report.wrong(format_args!("{field}.name"), name, names::environment_name(name));
         }
         if has(variable, &["valueFrom"]) {
-            value_from(variable, &format!("{field}.valueFrom"), report);
+            value_from(variable, format_args!("{field}.valueFrom"), report);
         }
     }
-    let list = format!("{field}.envFrom");
+    let list = format_args!("{field}.envFrom");
     for (index, source) in items(container, &["envFrom"]).iter().enumerate() {
-        let field = format!("{list}[{index}]");
+        let field = format_args!("{list}[{index}]");
         let prefix = text(source, &["prefix"]);
         if !prefix.is_empty() {
-            report.wrong(&format!("{field}.prefix"), prefix, names::environment_name(prefix));
+            report.wrong(format_args!("{field}.prefix"), prefix, names::environment_name(prefix));
         }
         let mut sources = 0;
         for kind in ["configMapRef", "secretRef"] {
@@ -198,44 +198,44 @@ fn environment(container: &Value, field: &str, report: &mut Report) {
                 sources += 1;
                 let name = text(source, &[kind, "name"]);
                 if name.is_empty() {
-                    report.required(format!("{field}.{kind}.name"), "");
+                    report.required(format_args!("{field}.{kind}.name"), "");
                 } else {
                     let wrong = names::name_errors(names::NameRule::Subdomain, name, true);
-                    report.wrong(&format!("{field}.{kind}.name"), name, wrong);
+                    report.wrong(format_args!("{field}.{kind}.name"), name, wrong);
                 }
             }
         }
         if sources == 0 {
-            report.invalid(&list, "", "must specify one of: `configMapRef` or `secretRef`");
+            report.invalid(list, "", "must specify one of: `configMapRef` or `secretRef`");
         } else if sources > 1 {
-            report.invalid(&list, "", "may not have more than one field specified at a time");
+            report.invalid(list, "", "may not have more than one field specified at a time");
         }
     }
 }
 
-fn value_from(variable: &Value, field: &str, report: &mut Report) {
+fn value_from(variable: &Value, field: Place<'_>, report: &mut Report) {
     let source = at(variable, &["valueFrom"]);
     let mut sources = 0;
     if has(source, &["fieldRef"]) {
         sources += 1;
-        field_reference(at(source, &["fieldRef"]), &format!("{field}.fieldRef"), report);
+        field_reference(at(source, &["fieldRef"]), format_args!("{field}.fieldRef"), report);
     }
     if has(source, &["resourceFieldRef"]) {
         sources += 1;
         if text(source, &["resourceFieldRef", "resource"]).is_empty() {
-            report.required(format!("{field}.resourceFieldRef.resource"), "");
+            report.required(format_args!("{field}.resourceFieldRef.resource"), "");
         }
     }
     for kind in ["configMapKeyRef", "secretKeyRef"] {
         if has(source, &[kind]) {
             sources += 1;
             let name = text(source, &[kind, "name"]);
-            report.wrong(&format!("{field}.{kind}.name"), name, names::subdomain(name));
+            report.wrong(format_args!("{field}.{kind}.name"), name, names::subdomain(name));
             let key = text(source, &[kind, "key"]);
             if key.is_empty() {
-                report.required(format!("{field}.{kind}.key"), "");
+                report.required(format_args!("{field}.{kind}.key"), "");
             } else {
-                report.wrong(&format!("{field}.{kind}.key"), key, names::config_key(key));
+                report.wrong(format_args!("{field}.{kind}.key"), key, names::config_key(key));
             }
         }
     }
@@ -252,10 +252,10 @@ fn value_from(variable: &Value, field: &str, report: &mut Report) {
     }
 }
 
-fn field_reference(reference: &Value, field: &str, report: &mut Report) {
+fn field_reference(reference: &Value, field: Place<'_>, report: &mut Report) {
     let path = text(reference, &["fieldPath"]);
     if path.is_empty() {
-        report.required(format!("{field}.fieldPath"), "");
+        report.required(format_args!("{field}.fieldPath"), "");
         return;
     }
     let subscript = |map: &str| path.strip_prefix(map)?.strip_prefix("['")?.strip_suffix("']");
@@ -265,106 +265,106 @@ fn field_reference(reference: &Value, field: &str, report: &mut Report) {
         report.wrong(field, key, names::qualified_name(&key.to_lowercase()));
     } else if !FIELD_PATHS.contains(&path) {
         if matches!(path, "metadata.labels" | "metadata.annotations") {
-            report.unsupported(format!("{field}.fieldPath"), path, &FIELD_PATHS);
+            report.unsupported(format_args!("{field}.fieldPath"), path, &FIELD_PATHS);
         } else {
             let why = format!("error converting fieldPath: field label not supported: {path}");
-            report.invalid(format!("{field}.fieldPath"), path, why);
+            report.invalid(format_args!("{field}.fieldPath"), path, why);
         }
     }
 }
 
-fn mounts(container: &Value, around: &Surroundings<'_>, field: &str, report: &mut Report) {
+fn mounts(container: &Value, around: &Surroundings<'_>, field: Place<'_>, report: &mut Report) {
     let devices = items(container, &["volumeDevices"]);
     let mut paths = BTreeSet::new();
     for (index, mount) in items(container, &["volumeMounts"]).iter().enumerate() {
-        let place = format!("{field}[{index}]");
+        let place = format_args!("{field}[{index}]");
         let name = text(mount, &["name"]);
         let path = text(mount, &["mountPath"]);
         if name.is_empty() {
-            report.required(format!("{place}.name"), "");
+            report.required(format_args!("{place}.name"), "");
         }
         if !around.volumes.contains_key(name) {
-            report.not_found(format!("{place}.name"), name);
+            report.not_found(format_args!("{place}.name"), name);
         }
         if path.is_empty() {
-            report.required(format!("{place}.mountPath"), "");
+            report.required(format_args!("{place}.mountPath"), "");
         }
         if !paths.insert(path) {
-            report.invalid(format!("{place}.mountPath"), path, "must be unique");
+            report.invalid(format_args!("{place}.mountPath"), path, "must be unique");
         }
         if devices.iter().any(|device| text(device, &["name"]) == name) {
-            report.invalid(format!("{place}.name"), name, "must not already exist in volumeDevices");
+            report.invalid(format_args!("{place}.name"), name, "must not already exist in volumeDevices");
         }
         if devices.iter().any(|device| text(device, &["devicePath"]) == path) {
             let why = "must not already exist as a path in volumeDevices";
-            report.invalid(format!("{place}.mountPath"), path, why);
+            report.invalid(format_args!("{place}.mountPath"), path, why);
         }
         let sub_path = text(mount, &["subPath"]);
         let expression = text(mount, &["subPathExpr"]);
         if !sub_path.is_empty() {
-            descending_path(sub_path, &format!("{field}.subPath"), report);
+            descending_path(sub_path, format_args!("{field}.subPath"), report);
         }
         if !expression.is_empty() {
             if !sub_path.is_empty() {
                 let why = "subPathExpr and subPath are mutually exclusive";
-                report.invalid(format!("{place}.subPathExpr"), expression, why);
+                report.invalid(format_args!("{place}.subPathExpr"), expression, why);
             }
-            descending_path(expression, &format!("{field}.subPathExpr"), report);
+            descending_path(expression, format_args!("{field}.subPathExpr"), report);
         }
         if let Some(propagation) = at(mount, &["mountPropagation"]).as_str() {
             let supported = ["Bidirectional", "HostToContainer", "None"];
             if !supported.contains(&propagation) {
-                report.unsupported(format!("{field}.mountPropagation"), propagation, &supported);
+                report.unsupported(format_args!("{field}.mountPropagation"), propagation, &supported);
             }
             if propagation == "Bidirectional" && !flag(container, &["securityContext", "privileged"]) {
                 let why = "Bidirectional mount propagation is available only to privileged containers";
-                report.forbidden(format!("{field}.mountPropagation"), why);
+                report.forbidden(format_args!("{field}.mountPropagation"), why);
             }
         }
     }
 }
 
-fn devices(container: &Value, around: &Surroundings<'_>, field: &str, report: &mut Report) {
+fn devices(container: &Value, around: &Surroundings<'_>, field: Place<'_>, report: &mut Report) {
     let (mut device_names, mut paths) = (BTreeSet::new(), BTreeSet::new());
     for (index, device) in items(container, &["volumeDevices"]).iter().enumerate() {
-        let field = format!("{field}[{index}]");
+        let field = format_args!("{field}[{index}]");
         let name = text(device, &["name"]);
         let path = text(device, &["devicePath"]);
         if name.is_empty() {
-            report.required(format!("{field}.name"), "");
+            report.required(format_args!("{field}.name"), "");
         }
         if !device_names.insert(name) {
-            report.invalid(format!("{field}.name"), name, "must be unique");
+            report.invalid(format_args!("{field}.name"), name, "must be unique");
         }
         match around.volumes.get(name) {
-            None => report.not_found(format!("{field}.name"), name),
+            None => report.not_found(format_args!("{field}.name"), name),
             Some(false) => {
                 let why =
                     "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
-                report.invalid(format!("{field}.name"), name, why);
+                report.invalid(format_args!("{field}.name"), name, why);
             }
             Some(true) => {}
         }
         if path.is_empty() {
-            report.required(format!("{field}.devicePath"), "");
+            report.required(format_args!("{field}.devicePath"), "");
         }
         if !paths.insert(path) {
-            report.invalid(format!("{field}.devicePath"), path, "must be unique");
+            report.invalid(format_args!("{field}.devicePath"), path, "must be unique");
         }
-        no_backsteps(path, &format!("{field}.devicePath"), report);
+        no_backsteps(path, format_args!("{field}.devicePath"), report);
     }
 }
 
 /// Names and amounts of what a container asks for and may use.
-pub(crate) fn resources(resources: &Value, field: &str, report: &mut Report) {
+pub(crate) fn resources(resources: &Value, field: Place<'_>, report: &mut Report) {
     let huge = |name: &str| name.starts_with("hugepages-");
     let limits: BTreeMap<&str, &Value> = entries(resources, &["limits"]).into_iter().collect();
     let requests: BTreeMap<&str, &Value> = entries(resources, &["requests"]).into_iter().collect();
     for (name, quantity) in &limits {
-        resource(name, quantity, &format!("{field}.limits[{name}]"), report);
+        resource(name, quantity, format_args!("{field}.limits[{name}]"), report);
     }
     for (name, quantity) in &requests {
-        resource(name, quantity, &format!("{field}.requests[{name}]"), report);
+        resource(name, quantity, format_args!("{field}.requests[{name}]"), report);
         let shared = is_native(name) && !huge(name);
         let amount = quantity.as_str().unwrap_or_default();
         if let Some(limit) = limits.get(name) {
@@ -372,13 +372,16 @@ pub(crate) fn resources(resources: &Value, field: &str, report: &mut Report) {
             let order = Quantity::parse(amount).cmp(&Quantity::parse(limit));
             if order != Ordering::Equal && !shared {
                 let why = format!("must be equal to {name} limit of {limit}");
-                report.invalid(format!("{field}.requests"), amount, why);
+                report.invalid(format_args!("{field}.requests"), amount, why);
             } else if order == Ordering::Greater {
                 let why = format!("must be less than or equal to {name} limit of {limit}");
-                report.invalid(format!("{field}.requests"), amount, why);
+                report.invalid(format_args!("{field}.requests"), amount, why);
             }
         } else if !shared {
-            report.required(format!("{field}.limits"), "Limit must be set for non overcommitable resources");
+            report.required(
+                format_args!("{field}.limits"),
+                "Limit must be set for non overcommitable resources",
+            );
         }
     }
     let all = || limits.keys().chain(requests.keys());
@@ -391,7 +394,7 @@ fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-fn resource(name: &str, quantity: &Value, field: &str, report: &mut Report) {
+fn resource(name: &str, quantity: &Value, field: Place<'_>, report: &mut Report) {
     let wrong = names::qualified_name(name);
     let well_named = wrong.is_empty();
     report.wrong(field, name, wrong);
@@ -422,13 +425,13 @@ fn resource(name: &str, quantity: &Value, field: &str, report: &mut Report) {
 
 const HANDLERS: [&str; 5] = ["exec", "httpGet", "tcpSocket", "grpc", "sleep"];
 
-fn lifecycle_and_probes(container: &Value, around: &Surroundings<'_>, field: &str, report: &mut Report) {
+fn lifecycle_and_probes(container: &Value, around: &Surroundings<'_>, field: Place<'_>, report: &mut Report) {
     for hook in ["postStart", "preStop"] {
         if has(container, &["lifecycle", hook]) {
             handler(
                 at(container, &["lifecycle", hook]),
                 around,
-                &format!("{field}.lifecycle.{hook}"),
+                format_args!("{field}.lifecycle.{hook}"),
                 report,
             );
         }
@@ -438,19 +441,19 @@ fn lifecycle_and_probes(container: &Value, around: &Surroundings<'_>, field: &st
         if probe.is_null() {
             continue;
         }
-        let field = format!("{field}.{name}");
-        handler(probe, around, &field, report);
+        let field = format_args!("{field}.{name}");
+        handler(probe, around, field, report);
         for key in
             ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"]
         {
-            report.not_negative(probe, key, &field);
+            report.not_negative(probe, key, field);
         }
         let grace = number(probe, &["terminationGracePeriodSeconds"]);
         if let Some(seconds) = grace
             && seconds <= 0
         {
             report.invalid(
-                format!("{field}.terminationGracePeriodSeconds"),
+                format_args!("{field}.terminationGracePeriodSeconds"),
                 seconds,
                 "must be greater than 0",
             );
@@ -458,37 +461,41 @@ fn lifecycle_and_probes(container: &Value, around: &Surroundings<'_>, field: &st
         if name == "readinessProbe" {
             if let Some(seconds) = grace {
                 let why = "must not be set for readinessProbes";
-                report.invalid(format!("{field}.terminationGracePeriodSeconds"), seconds, why);
+                report.invalid(format_args!("{field}.terminationGracePeriodSeconds"), seconds, why);
             }
         } else if let Some(threshold) = number(probe, &["successThreshold"])
             && threshold != 1
         {
-            report.invalid(format!("{field}.successThreshold"), threshold, "must be 1");
+            report.invalid(format_args!("{field}.successThreshold"), threshold, "must be 1");
         }
     }
 }
 
-fn handler(action: &Value, around: &Surroundings<'_>, field: &str, report: &mut Report) {
+fn handler(action: &Value, around: &Surroundings<'_>, field: Place<'_>, report: &mut Report) {
     let mut found = HANDLERS.iter().filter(|handler| has(action, &[handler]));
     let Some(first) = found.next() else {
         report.required(field, "must specify a handler type");
         return;
     };
     let value = at(action, &[first]);
-    let place = format!("{field}.{first}");
+    let place = format_args!("{field}.{first}");
     match *first {
-        "exec" if items(value, &["command"]).is_empty() => report.required(format!("{place}.command"), ""),
+        "exec" if items(value, &["command"]).is_empty() => {
+            report.required(format_args!("{place}.command"), "");
+        }
         "httpGet" => {
             if text(value, &["path"]).is_empty() {
-                report.required(format!("{place}.path"), "");
+                report.required(format_args!("{place}.path"), "");
             }
-            port_number_or_name(at(value, &["port"]), &format!("{place}.port"), report);
+            port_number_or_name(at(value, &["port"]), format_args!("{place}.port"), report);
             let scheme = text(value, &["scheme"]);
             if !matches!(scheme, "HTTP" | "HTTPS") {
-                report.unsupported(format!("{place}.scheme"), scheme, &["HTTP", "HTTPS"]);
+                report.unsupported(format_args!("{place}.scheme"), scheme, &["HTTP", "HTTPS"]);
             }
         }
-        "tcpSocket" | "grpc" => port_number_or_name(at(value, &["port"]), &format!("{place}.port"), report),
+        "tcpSocket" | "grpc" => {
+            port_number_or_name(at(value, &["port"]), format_args!("{place}.port"), report);
+        }
         "sleep" => {
             let seconds = number(value, &["seconds"]).unwrap_or_default();
             if let Some(grace) = around.grace_period
@@ -502,11 +509,11 @@ fn handler(action: &Value, around: &Surroundings<'_>, field: &str, report: &mut 
         _ => {}
     }
     for other in found {
-        report.forbidden(format!("{field}.{other}"), "may not specify more than 1 handler type");
+        report.forbidden(format_args!("{field}.{other}"), "may not specify more than 1 handler type");
     }
 }
 
-pub(crate) fn port_number_or_name(port: &Value, field: &str, report: &mut Report) {
+pub(crate) fn port_number_or_name(port: &Value, field: Place<'_>, report: &mut Report) {
     if let Some(name) = port.as_str() {
         report.wrong(field, name, names::port_name(name));
     } else {
@@ -517,9 +524,9 @@ pub(crate) fn port_number_or_name(port: &Value, field: &str, report: &mut Report
     }
 }
 
-fn security_context(context: &Value, field: &str, report: &mut Report) {
+fn security_context(context: &Value, field: Place<'_>, report: &mut Report) {
     user_and_groups(context, field, report);
-    seccomp(at(context, &["seccompProfile"]), &format!("{field}.seccompProfile"), report);
+    seccomp(at(context, &["seccompProfile"]), format_args!("{field}.seccompProfile"), report);
     if at(context, &["allowPrivilegeEscalation"]).as_bool() == Some(false) {
         if flag(context, &["privileged"]) {
             let why = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
@@ -533,30 +540,30 @@ fn security_context(context: &Value, field: &str, report: &mut Report) {
     }
 }
 
-pub(crate) fn user_and_groups(context: &Value, field: &str, report: &mut Report) {
+pub(crate) fn user_and_groups(context: &Value, field: Place<'_>, report: &mut Report) {
     for key in ["fsGroup", "runAsUser", "runAsGroup"] {
         if let Some(id) = number(context, &[key])
             && !(0..=i64::from(i32::MAX)).contains(&id)
         {
-            report.invalid(format!("{field}.{key}"), id, names::between(0, i64::from(i32::MAX)));
+            report.invalid(format_args!("{field}.{key}"), id, names::between(0, i64::from(i32::MAX)));
         }
     }
 }
 
-pub(crate) fn seccomp(profile: &Value, field: &str, report: &mut Report) {
+pub(crate) fn seccomp(profile: &Value, field: Place<'_>, report: &mut Report) {
     if profile.is_null() {
         return;
     }
     let kind = text(profile, &["type"]);
     if kind.is_empty() {
-        report.required(format!("{field}.type"), "type is required when seccompProfile is set");
+        report.required(format_args!("{field}.type"), "type is required when seccompProfile is set");
     } else {
-        report.one_of(&format!("{field}.type"), kind, &["Localhost", "RuntimeDefault", "Unconfined"]);
+        report.one_of(format_args!("{field}.type"), kind, &["Localhost", "RuntimeDefault", "Unconfined"]);
     }
-    let place = format!("{field}.localhostProfile");
+    let place = format_args!("{field}.localhostProfile");
     match (kind, at(profile, &["localhostProfile"]).as_str()) {
         ("Localhost", None) => report.required(place, "must be set when seccomp type is Localhost"),
-        ("Localhost", Some(path)) => descending_path(path, &place, report),
+        ("Localhost", Some(path)) => descending_path(path, place, report),
         (_, Some(_)) => {
             report.invalid(place, profile.clone(), "can only be set when seccomp type is Localhost");
         }

@@ -100,7 +100,7 @@ impl Kind for Jobs {
         for field in
             ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"]
         {
-            report.immutable(new, old, &["spec", field], &format!("spec.{field}"));
+            report.immutable(new, old, &["spec", field], format_args!("spec.{field}"));
         }
         report.errors
     }
@@ -192,7 +192,7 @@ fn job_spec(spec: &Value, field: &str, report: &mut Report) {
         }
         other => report.unsupported(format!("{field}.completionMode"), other, &["NonIndexed", "Indexed"]),
     }
-    validate_template(at(spec, &["template"]), &format!("{field}.template"), report);
+    validate_template(at(spec, &["template"]), format_args!("{field}.template"), report);
     let place = format!("{field}.template.spec.restartPolicy");
     match text(spec, &["template", "spec", "restartPolicy"]) {
         "Always" | "" => report.required(place, "valid values: \"OnFailure\", \"Never\""),

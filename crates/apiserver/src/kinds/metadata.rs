@@ -10,7 +10,7 @@ use crate::{
     types,
 };
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet, fmt::Display};
 
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 pub(crate) const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
@@ -72,10 +72,12 @@ pub fn validate_create(object: &Value, namespaced: bool, rule: NameRule) -> Vec<
 
 /// Built-in kinds know all finalizers without a domain; custom ones may have any.
 fn short_finalizers(object: &Value, errors: &mut Vec<FieldError>) {
-    if types::kind(text(object, &["apiVersion"]), text(object, &["kind"])).is_none() {
+    let finalizers = items(object, &["metadata", "finalizers"]);
+    if finalizers.is_empty() || types::kind(text(object, &["apiVersion"]), text(object, &["kind"])).is_none()
+    {
         return;
     }
-    for (index, finalizer) in items(object, &["metadata", "finalizers"]).iter().enumerate() {
+    for (index, finalizer) in finalizers.iter().enumerate() {
         let finalizer = finalizer.as_str().unwrap_or_default();
         if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer) {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
@@ -126,25 +128,36 @@ fn validate_common(metadata: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// The labels at `path`, also a node selector or `matchLabels`.
-pub(crate) fn validate_labels(object: &Value, path: &[&str], field: &str, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_labels(
+    object: &Value,
+    path: &[&str],
+    field: impl Display,
+    errors: &mut Vec<FieldError>,
+) {
     for (key, value) in entries(object, path) {
-        errors.extend(qualified_name(key).into_iter().map(|why| FieldError::invalid(field, key, why)));
+        errors.extend(
+            qualified_name(key).into_iter().map(|why| FieldError::invalid(field.to_string(), key, why)),
+        );
         let value = value.as_str().unwrap_or_default();
-        errors.extend(label_value(value).into_iter().map(|why| FieldError::invalid(field, value, why)));
+        errors.extend(
+            label_value(value).into_iter().map(|why| FieldError::invalid(field.to_string(), value, why)),
+        );
     }
 }
 
-pub(crate) fn validate_annotations(metadata: &Value, field: &str, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_annotations(metadata: &Value, field: impl Display, errors: &mut Vec<FieldError>) {
     let annotations = entries(metadata, &["annotations"]);
     for (key, _) in &annotations {
-        let wrong = qualified_name(&key.to_lowercase());
-        errors.extend(wrong.into_iter().map(|why| FieldError::invalid(field, *key, why)));
+        let is_lower = !key.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii());
+        let lower = if is_lower { Cow::Borrowed(*key) } else { Cow::Owned(key.to_lowercase()) };
+        let wrong = qualified_name(&lower);
+        errors.extend(wrong.into_iter().map(|why| FieldError::invalid(field.to_string(), *key, why)));
     }
     let size: usize =
         annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
     if size > ANNOTATIONS_LIMIT {
         let detail = format!("may not be more than {ANNOTATIONS_LIMIT} bytes");
-        errors.push(FieldError::new(Fault::TooLong, field, Value::Null, detail));
+        errors.push(FieldError::new(Fault::TooLong, field.to_string(), Value::Null, detail));
     }
 }
 

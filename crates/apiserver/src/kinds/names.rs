@@ -1,6 +1,8 @@
 //! The shapes of names, label keys and values, ports and percentages; each check gives what is wrong in the
 //! words of a real API server, nothing if all is well.
 
+use std::borrow::Cow;
+
 /// How an object of some kind may be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
@@ -21,7 +23,7 @@ const LABEL_KEY_WORDS: &str = "must consist of alphanumeric characters, '-', '_'
 
 /// What is wrong with this name; a prefix is the start of a generated name and may end with a dash.
 pub(crate) fn name_errors(rule: NameRule, name: &str, prefix: bool) -> Vec<String> {
-    let masked = if prefix { mask_trailing_dash(name) } else { name.to_owned() };
+    let masked = if prefix { Cow::Owned(mask_trailing_dash(name)) } else { Cow::Borrowed(name) };
     match rule {
         NameRule::Subdomain => subdomain(&masked),
         NameRule::Label => label(&masked),
@@ -81,16 +83,16 @@ pub(crate) fn path_segment(name: &str, prefix: bool) -> Vec<String> {
 pub(crate) fn qualified_name(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     let pattern = || pattern_error(LABEL_KEY_WORDS, LABEL_KEY, &["MyName", "my.name", "123-abc"]);
-    let parts: Vec<&str> = text.split('/').collect();
-    let name = match parts.as_slice() {
-        [name] => *name,
-        [prefix, name] => {
+    let mut parts = text.split('/');
+    let name = match (parts.next(), parts.next(), parts.next()) {
+        (Some(name), None, _) => name,
+        (Some(prefix), Some(name), None) => {
             if prefix.is_empty() {
                 errors.push("prefix part must be non-empty".to_owned());
             } else {
                 errors.extend(subdomain(prefix).into_iter().map(|error| format!("prefix part {error}")));
             }
-            *name
+            name
         }
         _ => {
             let tail = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";

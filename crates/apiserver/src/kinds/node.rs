@@ -91,13 +91,13 @@ fn taints(taints: &[Value], report: &mut Report) {
         // A real server looks for them in the metadata.
         let field = format!("metadata.taints[{index}]");
         let (key, value) = (text(taint, &["key"]), text(taint, &["value"]));
-        report.wrong(&format!("{field}.key"), key, qualified_name(key));
+        report.wrong(format_args!("{field}.key"), key, qualified_name(key));
         let wrong = label_value(value);
         if !wrong.is_empty() {
             report.invalid(format!("{field}.value"), value, wrong.join(";"));
         }
         let effect = text(taint, &["effect"]);
-        taint_effect(effect, &format!("{field}.effect"), report);
+        taint_effect(effect, format_args!("{field}.effect"), report);
         if !seen.insert((effect, key)) {
             let detail = "taints must be unique by key and effect pair";
             let shown = in_order(&[

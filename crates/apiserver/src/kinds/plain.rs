@@ -139,7 +139,7 @@ impl Kind for RuntimeClasses {
         }
         report.labels(class, &["scheduling", "nodeSelector"], "scheduling.nodeSelector");
         let tolerations = items(class, &["scheduling", "tolerations"]);
-        scheduling_validation::tolerations(tolerations, "scheduling.tolerations", &mut report);
+        scheduling_validation::tolerations(tolerations, format_args!("scheduling.tolerations"), &mut report);
         report.errors
     }
 
@@ -179,7 +179,11 @@ impl Kind for Endpoints {
             }
             for (list, addresses) in [("addresses", ready), ("notReadyAddresses", not_ready)] {
                 for (place, address) in addresses.iter().enumerate() {
-                    ip_address(text(address, &["ip"]), &format!("{field}.{list}[{place}].ip"), &mut report);
+                    ip_address(
+                        text(address, &["ip"]),
+                        format_args!("{field}.{list}[{place}].ip"),
+                        &mut report,
+                    );
                 }
             }
             let ports = items(subset, &["ports"]);
@@ -189,7 +193,7 @@ impl Kind for Endpoints {
                 if name.is_empty() && ports.len() > 1 {
                     report.required(format!("{field}.name"), "");
                 } else if !name.is_empty() {
-                    report.wrong(&format!("{field}.name"), name, names::label(name));
+                    report.wrong(format_args!("{field}.name"), name, names::label(name));
                 }
                 let number = number(port, &["port"]).unwrap_or_default();
                 for why in names::port_number(number) {

@@ -32,7 +32,7 @@ pub(crate) fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
             if text(container, &["image"]).is_empty() {
                 report.required(format!("{field}.image"), "");
             }
-            image_without_spaces(container, &field, &mut report);
+            image_without_spaces(container, format_args!("{field}"), &mut report);
         }
     }
     if deadline(new, old, &mut report) {
@@ -93,7 +93,11 @@ fn tolerations(new: &Value, old: &Value, report: &mut Report) {
         report.forbidden("spec.tolerations", why);
         return;
     }
-    scheduling_validation::tolerations(items(new, &["tolerations"]), "spec.tolerations", report);
+    scheduling_validation::tolerations(
+        items(new, &["tolerations"]),
+        format_args!("spec.tolerations"),
+        report,
+    );
 }
 
 fn scheduling_gates(new: &Value, old: &Value, report: &mut Report) {
@@ -179,7 +183,7 @@ pub(crate) fn validate_status_update(new: &Value, old: &Value) -> Vec<FieldError
         restarts(new, old, list, containers, &mut report);
     }
     for (index, entry) in items(new, &["status", "podIPs"]).iter().enumerate() {
-        ip_address(text(entry, &["ip"]), &format!("status.podIPs[{index}]"), &mut report);
+        ip_address(text(entry, &["ip"]), format_args!("status.podIPs[{index}]"), &mut report);
     }
     report.errors
 }

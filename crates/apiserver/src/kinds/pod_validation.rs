@@ -5,7 +5,7 @@ use super::{
     json::{at, flag, has, items, number, text},
     names,
     quantity::Quantity,
-    report::Report,
+    report::{Place, Report},
     scheduling_validation, volume_validation,
 };
 use crate::field::FieldError;
@@ -18,14 +18,14 @@ const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 pub(crate) fn validate_pod(pod: &Value) -> Vec<FieldError> {
     let mut report = Report::default();
     let spec = at(pod, &["spec"]);
-    pod_annotations(at(pod, &["metadata"]), spec, "metadata.annotations", &mut report);
-    validate_spec(spec, "spec", true, &mut report);
+    pod_annotations(at(pod, &["metadata"]), spec, format_args!("metadata.annotations"), &mut report);
+    validate_spec(spec, format_args!("spec"), true, &mut report);
     if text(spec, &["serviceAccountName"]).is_empty() {
         for (index, volume) in items(spec, &["volumes"]).iter().enumerate() {
             for (place, source) in items(volume, &["projected", "sources"]).iter().enumerate() {
                 if has(source, &["serviceAccountToken"]) {
                     report.forbidden(
-                        format!("spec.volumes[{index}].projected.sources[{place}].serviceAccountToken"),
+                        format_args!("spec.volumes[{index}].projected.sources[{place}].serviceAccountToken"),
                         "must not be specified when serviceAccountName is not set",
                     );
                 }
@@ -40,85 +40,86 @@ pub(crate) fn validate_pod(pod: &Value) -> Vec<FieldError> {
     }
     for list in ["containers", "initContainers"] {
         for (index, container) in items(spec, &[list]).iter().enumerate() {
-            image_without_spaces(container, &format!("spec.{list}[{index}]"), &mut report);
+            image_without_spaces(container, format_args!("spec.{list}[{index}]"), &mut report);
         }
     }
     report.errors
 }
 
-pub(crate) fn image_without_spaces(container: &Value, field: &str, report: &mut Report) {
+pub(crate) fn image_without_spaces(container: &Value, field: Place<'_>, report: &mut Report) {
     let image = text(container, &["image"]);
     if image.trim().len() != image.len() {
-        report.invalid(format!("{field}.image"), image, "must not have leading or trailing whitespace");
+        report.invalid(format_args!("{field}.image"), image, "must not have leading or trailing whitespace");
     }
 }
 
 /// A template's own fields; what a workload demands of it on top is the workload's.
-pub(crate) fn validate_template(template: &Value, field: &str, report: &mut Report) {
+pub(crate) fn validate_template(template: &Value, field: Place<'_>, report: &mut Report) {
     let metadata = at(template, &["metadata"]);
     let spec = at(template, &["spec"]);
     // Without `metadata` in between: a real server says so.
-    report.labels(metadata, &["labels"], &format!("{field}.labels"));
-    report.annotations(metadata, &format!("{field}.annotations"));
-    pod_annotations(metadata, spec, &format!("{field}.annotations"), report);
-    validate_spec(spec, &format!("{field}.spec"), false, report);
+    report.labels(metadata, &["labels"], format_args!("{field}.labels"));
+    report.annotations(metadata, format_args!("{field}.annotations"));
+    pod_annotations(metadata, spec, format_args!("{field}.annotations"), report);
+    validate_spec(spec, format_args!("{field}.spec"), false, report);
     if !items(spec, &["ephemeralContainers"]).is_empty() {
         let why = "ephemeral containers not allowed in pod template";
-        report.forbidden(format!("{field}.spec.ephemeralContainers"), why);
+        report.forbidden(format_args!("{field}.spec.ephemeralContainers"), why);
     }
 }
 
-fn pod_annotations(metadata: &Value, spec: &Value, field: &str, report: &mut Report) {
+fn pod_annotations(metadata: &Value, spec: &Value, field: Place<'_>, report: &mut Report) {
     let annotation = |key: &str| at(metadata, &["annotations", key]).as_str();
     if let Some(value) = annotation(MIRROR)
         && text(spec, &["nodeName"]).is_empty()
     {
         let why = "must set spec.nodeName if mirror pod annotation is set";
-        report.invalid(format!("{field}[{MIRROR}]"), value, why);
+        report.invalid(format_args!("{field}[{MIRROR}]"), value, why);
     }
     if let Some(cost) = annotation(DELETION_COST) {
         // No plus sign and no leading zero: what Go's parser takes would be ambiguous.
         let canonical = cost.parse::<i32>().is_ok_and(|number| number.to_string() == cost);
         if !canonical {
-            report.invalid(format!("{field}[{DELETION_COST}]"), cost, "must be a 32bit integer");
+            report.invalid(format_args!("{field}[{DELETION_COST}]"), cost, "must be a 32bit integer");
         }
     }
 }
 
-fn validate_spec(spec: &Value, field: &str, is_pod: bool, report: &mut Report) {
+fn validate_spec(spec: &Value, field: Place<'_>, is_pod: bool, report: &mut Report) {
     let grace_period = number(spec, &["terminationGracePeriodSeconds"]);
-    let volumes = volume_validation::volumes(items(spec, &["volumes"]), &format!("{field}.volumes"), report);
+    let volumes =
+        volume_validation::volumes(items(spec, &["volumes"]), format_args!("{field}.volumes"), report);
     let around = Surroundings { volumes, grace_period };
     container_validation::containers(spec, &around, field, report);
     if flag(spec, &["hostNetwork"]) {
         host_network_ports(spec, field, is_pod, report);
     }
     let policies = ["Always", "OnFailure", "Never"];
-    report.one_of(&format!("{field}.restartPolicy"), text(spec, &["restartPolicy"]), &policies);
+    report.one_of(format_args!("{field}.restartPolicy"), text(spec, &["restartPolicy"]), &policies);
     let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
-    report.one_of(&format!("{field}.dnsPolicy"), text(spec, &["dnsPolicy"]), &policies);
-    report.labels(spec, &["nodeSelector"], &format!("{field}.nodeSelector"));
+    report.one_of(format_args!("{field}.dnsPolicy"), text(spec, &["dnsPolicy"]), &policies);
+    report.labels(spec, &["nodeSelector"], format_args!("{field}.nodeSelector"));
     security_context(spec, field, report);
-    scheduling_validation::affinity(at(spec, &["affinity"]), &format!("{field}.affinity"), report);
-    dns_config(spec, &format!("{field}.dnsConfig"), report);
+    scheduling_validation::affinity(at(spec, &["affinity"]), format_args!("{field}.affinity"), report);
+    dns_config(spec, format_args!("{field}.dnsConfig"), report);
     for (index, gate) in items(spec, &["readinessGates"]).iter().enumerate() {
         let kind = text(gate, &["conditionType"]);
-        let field = format!("{field}.readinessGates[{index}].conditionType");
-        report.wrong(&field, kind, names::qualified_name(kind));
+        let field = format_args!("{field}.readinessGates[{index}].conditionType");
+        report.wrong(field, kind, names::qualified_name(kind));
     }
     let mut gates = BTreeSet::new();
     for (index, gate) in items(spec, &["schedulingGates"]).iter().enumerate() {
         let name = text(gate, &["name"]);
-        let field = format!("{field}.schedulingGates[{index}]");
-        report.wrong(&field, name, names::qualified_name(name));
+        let field = format_args!("{field}.schedulingGates[{index}]");
+        report.wrong(field, name, names::qualified_name(name));
         if !gates.insert(name) {
-            report.duplicate(&field, name);
+            report.duplicate(field, name);
         }
     }
     let constraints = items(spec, &["topologySpreadConstraints"]);
     scheduling_validation::spread_constraints(
         constraints,
-        &format!("{field}.topologySpreadConstraints"),
+        format_args!("{field}.topologySpreadConstraints"),
         report,
     );
     for key in ["serviceAccountName", "nodeName"] {
@@ -128,81 +129,85 @@ fn validate_spec(spec: &Value, field: &str, is_pod: bool, report: &mut Report) {
         && !(1..=i64::from(i32::MAX)).contains(&seconds)
     {
         let why = names::between(1, i64::from(i32::MAX));
-        report.invalid(format!("{field}.activeDeadlineSeconds"), seconds, why);
+        report.invalid(format_args!("{field}.activeDeadlineSeconds"), seconds, why);
     }
     for key in ["hostname", "subdomain"] {
         named(spec, key, field, names::label, report);
     }
     scheduling_validation::tolerations(
         items(spec, &["tolerations"]),
-        &format!("{field}.tolerations"),
+        format_args!("{field}.tolerations"),
         report,
     );
     for (index, alias) in items(spec, &["hostAliases"]).iter().enumerate() {
-        let field = format!("{field}.hostAliases[{index}]");
-        ip_address(text(alias, &["ip"]), &format!("{field}.ip"), report);
+        let field = format_args!("{field}.hostAliases[{index}]");
+        ip_address(text(alias, &["ip"]), format_args!("{field}.ip"), report);
         for (place, name) in items(alias, &["hostnames"]).iter().filter_map(Value::as_str).enumerate() {
-            report.wrong(&format!("{field}.hostnames[{place}]"), name, names::subdomain(name));
+            report.wrong(format_args!("{field}.hostnames[{place}]"), name, names::subdomain(name));
         }
     }
     for key in ["priorityClassName", "runtimeClassName"] {
         named(spec, key, field, names::subdomain, report);
     }
     if let Some(policy) = at(spec, &["preemptionPolicy"]).as_str() {
-        report.one_of(&format!("{field}.preemptionPolicy"), policy, &["PreemptLowerPriority", "Never"]);
+        report.one_of(format_args!("{field}.preemptionPolicy"), policy, &["PreemptLowerPriority", "Never"]);
     }
     if has(spec, &["overhead"]) {
-        overhead(spec, &format!("{field}.overhead"), report);
+        overhead(spec, format_args!("{field}.overhead"), report);
     }
     if let Some(system) = at(spec, &["os", "name"]).as_str() {
-        report.one_of(&format!("{field}.os.name"), system, &["linux", "windows"]);
+        report.one_of(format_args!("{field}.os.name"), system, &["linux", "windows"]);
     }
 }
 
-fn named(spec: &Value, key: &str, field: &str, check: fn(&str) -> Vec<String>, report: &mut Report) {
+fn named(spec: &Value, key: &str, field: Place<'_>, check: fn(&str) -> Vec<String>, report: &mut Report) {
     let name = text(spec, &[key]);
     if !name.is_empty() {
-        report.wrong(&format!("{field}.{key}"), name, check(name));
+        report.wrong(format_args!("{field}.{key}"), name, check(name));
     }
 }
 
-pub(crate) fn ip_address(address: &str, field: &str, report: &mut Report) {
+pub(crate) fn ip_address(address: &str, field: Place<'_>, report: &mut Report) {
     if address.parse::<std::net::IpAddr>().is_err() {
         report.invalid(field, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
     }
 }
 
-fn host_network_ports(spec: &Value, field: &str, is_pod: bool, report: &mut Report) {
+fn host_network_ports(spec: &Value, field: Place<'_>, is_pod: bool, report: &mut Report) {
     for (index, container) in items(spec, &["containers"]).iter().enumerate() {
         for (place, port) in items(container, &["ports"]).iter().enumerate() {
             let host = number(port, &["hostPort"]).unwrap_or_default();
             let own = number(port, &["containerPort"]).unwrap_or_default();
             if (is_pod || host != 0) && host != own {
-                let field = format!("{field}.containers[{index}].ports[{place}].hostPort");
+                let field = format_args!("{field}.containers[{index}].ports[{place}].hostPort");
                 report.invalid(field, host, "must match `containerPort` when `hostNetwork` is true");
             }
         }
     }
 }
 
-fn security_context(spec: &Value, field: &str, report: &mut Report) {
+fn security_context(spec: &Value, field: Place<'_>, report: &mut Report) {
     let context = at(spec, &["securityContext"]);
-    let field = format!("{field}.securityContext");
-    container_validation::user_and_groups(context, &field, report);
+    let field = format_args!("{field}.securityContext");
+    container_validation::user_and_groups(context, field, report);
     if flag(spec, &["shareProcessNamespace"]) && flag(spec, &["hostPID"]) {
         let why = "ShareProcessNamespace and HostPID cannot both be enabled";
-        report.invalid(format!("{field}.shareProcessNamespace"), true, why);
+        report.invalid(format_args!("{field}.shareProcessNamespace"), true, why);
     }
     if let Some(policy) = at(context, &["fsGroupChangePolicy"]).as_str()
         && !matches!(policy, "Always" | "OnRootMismatch")
     {
-        report.unsupported(format!("{field}.fsGroupChangePolicy"), policy, &["Always", "OnRootMismatch"]);
+        report.unsupported(
+            format_args!("{field}.fsGroupChangePolicy"),
+            policy,
+            &["Always", "OnRootMismatch"],
+        );
     }
     let profile = at(context, &["seccompProfile"]);
-    container_validation::seccomp(profile, &format!("{field}.seccompProfile"), report);
+    container_validation::seccomp(profile, format_args!("{field}.seccompProfile"), report);
 }
 
-fn dns_config(spec: &Value, field: &str, report: &mut Report) {
+fn dns_config(spec: &Value, field: Place<'_>, report: &mut Report) {
     let config = at(spec, &["dnsConfig"]);
     let servers = items(config, &["nameservers"]);
     if text(spec, &["dnsPolicy"]) == "None" {
@@ -212,29 +217,29 @@ fn dns_config(spec: &Value, field: &str, report: &mut Report) {
         }
         if servers.is_empty() {
             let why = "must provide at least one DNS nameserver when `dnsPolicy` is None";
-            report.required(format!("{field}.nameservers"), why);
+            report.required(format_args!("{field}.nameservers"), why);
             return;
         }
     }
     if servers.len() > 3 {
         let why = "must not have more than 3 nameservers";
-        report.invalid(format!("{field}.nameservers"), at(config, &["nameservers"]).clone(), why);
+        report.invalid(format_args!("{field}.nameservers"), at(config, &["nameservers"]).clone(), why);
     }
     for (index, server) in servers.iter().filter_map(Value::as_str).enumerate() {
-        ip_address(server, &format!("{field}.nameservers[{index}]"), report);
+        ip_address(server, format_args!("{field}.nameservers[{index}]"), report);
     }
     for (index, option) in items(config, &["options"]).iter().enumerate() {
         if text(option, &["name"]).is_empty() {
-            report.required(format!("{field}.options[{index}]"), "must not be empty");
+            report.required(format_args!("{field}.options[{index}]"), "must not be empty");
         }
     }
 }
 
-fn overhead(spec: &Value, field: &str, report: &mut Report) {
+fn overhead(spec: &Value, field: Place<'_>, report: &mut Report) {
     for (name, quantity) in super::json::entries(spec, &["overhead"]) {
         let amount = quantity.as_str().unwrap_or_default();
         if Quantity::parse(amount).is_some_and(|value| value.sign() == Ordering::Less) {
-            let field = format!("{field}.limits[{name}]");
+            let field = format_args!("{field}.limits[{name}]");
             report.invalid(field, amount, "must be greater than or equal to 0");
         }
     }

@@ -28,7 +28,7 @@ impl Kind for Roles {
                 report.required("aggregationRule.clusterRoleSelectors", why);
             }
             for (index, selector) in selectors.iter().enumerate() {
-                report.selector(selector, &format!("aggregationRule.clusterRoleSelectors[{index}]"));
+                report.selector(selector, format_args!("aggregationRule.clusterRoleSelectors[{index}]"));
             }
         }
         report.errors
@@ -138,7 +138,7 @@ fn validate_subject(subject: &Value, namespaced: bool, field: &str, report: &mut
     match text(subject, &["kind"]) {
         "ServiceAccount" => {
             if !name.is_empty() {
-                report.wrong(&format!("{field}.name"), name, names::subdomain(name));
+                report.wrong(format_args!("{field}.name"), name, names::subdomain(name));
             }
             if !group.is_empty() {
                 report.unsupported(format!("{field}.apiGroup"), group, &[""]);

@@ -6,6 +6,10 @@ use super::{
 };
 use crate::field::{Fault, FieldError};
 use serde_json::Value;
+use std::fmt::{self, Display};
+
+/// The path of a field, which is written out only when something is wrong there.
+pub(crate) type Place<'a> = fmt::Arguments<'a>;
 
 /// Field errors in the order in which they were found.
 #[derive(Default)]
@@ -18,60 +22,51 @@ impl Report {
         self.errors.push(error);
     }
 
-    pub(crate) fn required(&mut self, field: impl Into<String>, detail: &str) {
-        self.push(FieldError::required(field, detail));
+    pub(crate) fn required(&mut self, field: impl Display, detail: &str) {
+        self.push(FieldError::required(field.to_string(), detail));
     }
 
-    pub(crate) fn invalid(
-        &mut self,
-        field: impl Into<String>,
-        value: impl Into<Value>,
-        why: impl Into<String>,
-    ) {
-        self.push(FieldError::invalid(field, value, why));
+    pub(crate) fn invalid(&mut self, field: impl Display, value: impl Into<Value>, why: impl Into<String>) {
+        self.push(FieldError::invalid(field.to_string(), value, why));
     }
 
-    pub(crate) fn forbidden(&mut self, field: impl Into<String>, why: impl Into<String>) {
-        self.push(FieldError::forbidden(field, why));
+    pub(crate) fn forbidden(&mut self, field: impl Display, why: impl Into<String>) {
+        self.push(FieldError::forbidden(field.to_string(), why));
     }
 
-    pub(crate) fn duplicate(&mut self, field: impl Into<String>, value: impl Into<Value>) {
-        self.push(FieldError::duplicate(field, value));
+    pub(crate) fn duplicate(&mut self, field: impl Display, value: impl Into<Value>) {
+        self.push(FieldError::duplicate(field.to_string(), value));
     }
 
-    pub(crate) fn not_found(&mut self, field: impl Into<String>, value: impl Into<Value>) {
-        self.push(FieldError::new(Fault::NotFound, field, value.into(), ""));
+    pub(crate) fn not_found(&mut self, field: impl Display, value: impl Into<Value>) {
+        self.push(FieldError::new(Fault::NotFound, field.to_string(), value.into(), ""));
     }
 
-    pub(crate) fn too_long(&mut self, field: impl Into<String>, limit: usize) {
+    pub(crate) fn too_long(&mut self, field: impl Display, limit: usize) {
         let detail = format!("may not be more than {limit} bytes");
-        self.push(FieldError::new(Fault::TooLong, field, Value::Null, detail));
+        self.push(FieldError::new(Fault::TooLong, field.to_string(), Value::Null, detail));
     }
 
     /// As [`Report::invalid`], with a value whose fields stand in this order.
-    pub(crate) fn invalid_in_order(&mut self, field: impl Into<String>, value: &Ordered<'_>, why: &str) {
-        self.push(FieldError::invalid(field, Value::Null, why).shown_as(in_order(value)));
+    pub(crate) fn invalid_in_order(&mut self, field: impl Display, value: &Ordered<'_>, why: &str) {
+        self.push(FieldError::invalid(field.to_string(), Value::Null, why).shown_as(in_order(value)));
     }
 
     /// Each of the messages, if any, as an error of this value.
-    pub(crate) fn wrong(&mut self, field: &str, value: &str, messages: Vec<String>) {
-        self.errors.extend(messages.into_iter().map(|why| FieldError::invalid(field, value, why)));
+    pub(crate) fn wrong(&mut self, field: impl Display, value: &str, messages: Vec<String>) {
+        self.errors
+            .extend(messages.into_iter().map(|why| FieldError::invalid(field.to_string(), value, why)));
     }
 
     /// Not one of the supported values, which are named in the given order.
-    pub(crate) fn unsupported(
-        &mut self,
-        field: impl Into<String>,
-        value: impl Into<Value>,
-        supported: &[&str],
-    ) {
+    pub(crate) fn unsupported(&mut self, field: impl Display, value: impl Into<Value>, supported: &[&str]) {
         let names: Vec<String> = supported.iter().map(|name| format!("{name:?}")).collect();
         let detail = format!("supported values: {}", names.join(", "));
-        self.push(FieldError::new(Fault::NotSupported, field, value.into(), detail));
+        self.push(FieldError::new(Fault::NotSupported, field.to_string(), value.into(), detail));
     }
 
     /// Required, and one of these.
-    pub(crate) fn one_of(&mut self, field: &str, value: &str, supported: &[&str]) {
+    pub(crate) fn one_of(&mut self, field: impl Display, value: &str, supported: &[&str]) {
         if value.is_empty() {
             self.required(field, "");
         } else if !supported.contains(&value) {
@@ -79,56 +74,61 @@ impl Report {
         }
     }
 
-    pub(crate) fn not_negative(&mut self, object: &Value, key: &str, field: &str) {
+    pub(crate) fn not_negative(&mut self, object: &Value, key: &str, field: impl Display) {
         if let Some(value) = number(object, &[key])
             && value < 0
         {
-            self.invalid(format!("{field}.{key}"), value, "must be greater than or equal to 0");
+            self.invalid(format_args!("{field}.{key}"), value, "must be greater than or equal to 0");
         }
     }
 
     /// A field that an update may not change; the value shown is the new one.
-    pub(crate) fn immutable(&mut self, new: &Value, old: &Value, path: &[&str], field: &str) {
+    pub(crate) fn immutable(&mut self, new: &Value, old: &Value, path: &[&str], field: impl Display) {
         let (new, old) = (at(new, path), at(old, path));
         if !same(new, old) {
-            self.push(FieldError::invalid(field, new.clone(), "field is immutable").shown_as(shown(new)));
+            self.push(
+                FieldError::invalid(field.to_string(), new.clone(), "field is immutable")
+                    .shown_as(shown(new)),
+            );
         }
     }
 
-    pub(crate) fn labels(&mut self, object: &Value, path: &[&str], field: &str) {
+    pub(crate) fn labels(&mut self, object: &Value, path: &[&str], field: impl Display) {
         super::metadata::validate_labels(object, path, field, &mut self.errors);
     }
 
-    pub(crate) fn annotations(&mut self, metadata: &Value, field: &str) {
+    pub(crate) fn annotations(&mut self, metadata: &Value, field: impl Display) {
         super::metadata::validate_annotations(metadata, field, &mut self.errors);
     }
 
     /// A LabelSelector; nothing is wrong with none.
-    pub(crate) fn selector(&mut self, selector: &Value, field: &str) {
-        self.labels(selector, &["matchLabels"], &format!("{field}.matchLabels"));
+    pub(crate) fn selector(&mut self, selector: &Value, field: impl Display) {
+        self.labels(selector, &["matchLabels"], format_args!("{field}.matchLabels"));
         for (index, expression) in items(selector, &["matchExpressions"]).iter().enumerate() {
-            let field = format!("{field}.matchExpressions[{index}]");
+            let field = format_args!("{field}.matchExpressions[{index}]");
             let values = items(expression, &["values"]);
             let operator = text(expression, &["operator"]);
             match operator {
                 "In" | "NotIn" => {
                     if values.is_empty() {
                         let why = "must be specified when `operator` is 'In' or 'NotIn'";
-                        self.required(format!("{field}.values"), why);
+                        self.required(format_args!("{field}.values"), why);
                     }
                 }
                 "Exists" | "DoesNotExist" => {
                     if !values.is_empty() {
                         let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                        self.forbidden(format!("{field}.values"), why);
+                        self.forbidden(format_args!("{field}.values"), why);
                     }
                 }
-                _ => self.invalid(format!("{field}.operator"), operator, "not a valid selector operator"),
+                _ => {
+                    self.invalid(format_args!("{field}.operator"), operator, "not a valid selector operator");
+                }
             }
             let key = text(expression, &["key"]);
-            self.wrong(&format!("{field}.key"), key, names::qualified_name(key));
+            self.wrong(format_args!("{field}.key"), key, names::qualified_name(key));
             for (place, value) in values.iter().filter_map(Value::as_str).enumerate() {
-                self.wrong(&format!("{field}.values[{place}]"), value, names::label_value(value));
+                self.wrong(format_args!("{field}.values[{place}]"), value, names::label_value(value));
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::{
     json::{at, entries, has, items, number, text},
     names,
-    report::Report,
+    report::{Place, Report},
 };
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,112 +12,117 @@ const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-pub(crate) fn affinity(affinity: &Value, field: &str, report: &mut Report) {
+pub(crate) fn affinity(affinity: &Value, field: Place<'_>, report: &mut Report) {
     let nodes = at(affinity, &["nodeAffinity"]);
     if has(nodes, &[REQUIRED]) {
-        node_selector(at(nodes, &[REQUIRED]), &format!("{field}.nodeAffinity.{REQUIRED}"), report);
+        node_selector(at(nodes, &[REQUIRED]), format_args!("{field}.nodeAffinity.{REQUIRED}"), report);
     }
     for (index, term) in items(nodes, &[PREFERRED]).iter().enumerate() {
-        let field = format!("{field}.nodeAffinity.{PREFERRED}[{index}]");
-        weight(term, &field, report);
-        node_selector_term(at(term, &["preference"]), true, &format!("{field}.preference"), report);
+        let field = format_args!("{field}.nodeAffinity.{PREFERRED}[{index}]");
+        weight(term, field, report);
+        node_selector_term(at(term, &["preference"]), true, format_args!("{field}.preference"), report);
     }
     for side in ["podAffinity", "podAntiAffinity"] {
         let pods = at(affinity, &[side]);
         for (index, term) in items(pods, &[REQUIRED]).iter().enumerate() {
-            pod_affinity_term(term, &format!("{field}.{side}.{REQUIRED}[{index}]"), report);
+            pod_affinity_term(term, format_args!("{field}.{side}.{REQUIRED}[{index}]"), report);
         }
         for (index, term) in items(pods, &[PREFERRED]).iter().enumerate() {
-            let field = format!("{field}.{side}.{PREFERRED}[{index}]");
-            weight(term, &field, report);
-            pod_affinity_term(at(term, &["podAffinityTerm"]), &format!("{field}.podAffinityTerm"), report);
+            let field = format_args!("{field}.{side}.{PREFERRED}[{index}]");
+            weight(term, field, report);
+            pod_affinity_term(
+                at(term, &["podAffinityTerm"]),
+                format_args!("{field}.podAffinityTerm"),
+                report,
+            );
         }
     }
 }
 
-fn weight(term: &Value, field: &str, report: &mut Report) {
+fn weight(term: &Value, field: Place<'_>, report: &mut Report) {
     let weight = number(term, &["weight"]).unwrap_or_default();
     if !(1..=100).contains(&weight) {
-        report.invalid(format!("{field}.weight"), weight, "must be in the range 1-100");
+        report.invalid(format_args!("{field}.weight"), weight, "must be in the range 1-100");
     }
 }
 
-pub(crate) fn node_selector(selector: &Value, field: &str, report: &mut Report) {
+pub(crate) fn node_selector(selector: &Value, field: Place<'_>, report: &mut Report) {
     let terms = items(selector, &["nodeSelectorTerms"]);
     if terms.is_empty() {
-        report.required(format!("{field}.nodeSelectorTerms"), "must have at least one node selector term");
+        report
+            .required(format_args!("{field}.nodeSelectorTerms"), "must have at least one node selector term");
     }
     for (index, term) in terms.iter().enumerate() {
-        node_selector_term(term, false, &format!("{field}.nodeSelectorTerms[{index}]"), report);
+        node_selector_term(term, false, format_args!("{field}.nodeSelectorTerms[{index}]"), report);
     }
 }
 
-fn node_selector_term(term: &Value, any_value: bool, field: &str, report: &mut Report) {
+fn node_selector_term(term: &Value, any_value: bool, field: Place<'_>, report: &mut Report) {
     for (index, requirement) in items(term, &["matchExpressions"]).iter().enumerate() {
-        let field = format!("{field}.matchExpressions[{index}]");
+        let field = format_args!("{field}.matchExpressions[{index}]");
         let values = items(requirement, &["values"]);
         let operator = text(requirement, &["operator"]);
         match operator {
             "In" | "NotIn" if values.is_empty() => {
                 let why = "must be specified when `operator` is 'In' or 'NotIn'";
-                report.required(format!("{field}.values"), why);
+                report.required(format_args!("{field}.values"), why);
             }
             "Exists" | "DoesNotExist" if !values.is_empty() => {
                 let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                report.forbidden(format!("{field}.values"), why);
+                report.forbidden(format_args!("{field}.values"), why);
             }
             "Gt" | "Lt" if values.len() != 1 => {
                 let why = "must be specified single value when `operator` is 'Lt' or 'Gt'";
-                report.required(format!("{field}.values"), why);
+                report.required(format_args!("{field}.values"), why);
             }
             "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
-            _ => report.invalid(format!("{field}.operator"), operator, "not a valid selector operator"),
+            _ => report.invalid(format_args!("{field}.operator"), operator, "not a valid selector operator"),
         }
         let key = text(requirement, &["key"]);
-        report.wrong(&format!("{field}.key"), key, names::qualified_name(key));
+        report.wrong(format_args!("{field}.key"), key, names::qualified_name(key));
         if !any_value {
             for (place, value) in values.iter().filter_map(Value::as_str).enumerate() {
-                report.wrong(&format!("{field}.values[{place}]"), value, names::label_value(value));
+                report.wrong(format_args!("{field}.values[{place}]"), value, names::label_value(value));
             }
         }
     }
     for (index, requirement) in items(term, &["matchFields"]).iter().enumerate() {
-        let field = format!("{field}.matchFields[{index}]");
+        let field = format_args!("{field}.matchFields[{index}]");
         let values = items(requirement, &["values"]);
         let operator = text(requirement, &["operator"]);
         if !matches!(operator, "In" | "NotIn") {
-            report.invalid(format!("{field}.operator"), operator, "not a valid selector operator");
+            report.invalid(format_args!("{field}.operator"), operator, "not a valid selector operator");
         } else if values.len() != 1 {
             let why = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
-            report.required(format!("{field}.values"), why);
+            report.required(format_args!("{field}.values"), why);
         }
         let key = text(requirement, &["key"]);
         if key == "metadata.name" {
             for (place, value) in values.iter().filter_map(Value::as_str).enumerate() {
-                report.wrong(&format!("{field}.values[{place}]"), value, names::subdomain(value));
+                report.wrong(format_args!("{field}.values[{place}]"), value, names::subdomain(value));
             }
         } else {
-            report.invalid(format!("{field}.key"), key, "not a valid field selector key");
+            report.invalid(format_args!("{field}.key"), key, "not a valid field selector key");
         }
     }
 }
 
-fn pod_affinity_term(term: &Value, field: &str, report: &mut Report) {
-    report.selector(at(term, &["labelSelector"]), &format!("{field}.labelSelector"));
-    report.selector(at(term, &["namespaceSelector"]), &format!("{field}.namespaceSelector"));
+fn pod_affinity_term(term: &Value, field: Place<'_>, report: &mut Report) {
+    report.selector(at(term, &["labelSelector"]), format_args!("{field}.labelSelector"));
+    report.selector(at(term, &["namespaceSelector"]), format_args!("{field}.namespaceSelector"));
     for namespace in items(term, &["namespaces"]).iter().filter_map(Value::as_str) {
-        report.wrong(&format!("{field}.namespace"), namespace, names::label(namespace));
+        report.wrong(format_args!("{field}.namespace"), namespace, names::label(namespace));
     }
     label_keys(term, field, report);
     let key = text(term, &["topologyKey"]);
     if key.is_empty() {
-        report.required(format!("{field}.topologyKey"), "can not be empty");
+        report.required(format_args!("{field}.topologyKey"), "can not be empty");
     }
-    report.wrong(&format!("{field}.topologyKey"), key, names::qualified_name(key));
+    report.wrong(format_args!("{field}.topologyKey"), key, names::qualified_name(key));
 }
 
 /// `matchLabelKeys` and `mismatchLabelKeys`, after their requirements were merged into the selector.
-fn label_keys(term: &Value, field: &str, report: &mut Report) {
+fn label_keys(term: &Value, field: Place<'_>, report: &mut Report) {
     let selector = at(term, &["labelSelector"]);
     for list in ["matchLabelKeys", "mismatchLabelKeys"] {
         let keys = items(term, &[list]);
@@ -125,12 +130,14 @@ fn label_keys(term: &Value, field: &str, report: &mut Report) {
             continue;
         }
         if selector.is_null() {
-            report
-                .forbidden(format!("{field}.{list}"), "must not be specified when labelSelector is not set");
+            report.forbidden(
+                format_args!("{field}.{list}"),
+                "must not be specified when labelSelector is not set",
+            );
             continue;
         }
         for (index, key) in keys.iter().filter_map(Value::as_str).enumerate() {
-            report.wrong(&format!("{field}.{list}[{index}]"), key, names::qualified_name(key));
+            report.wrong(format_args!("{field}.{list}[{index}]"), key, names::qualified_name(key));
         }
     }
     let keys: BTreeMap<&str, usize> = items(term, &["matchLabelKeys"])
@@ -146,7 +153,7 @@ fn label_keys(term: &Value, field: &str, report: &mut Report) {
             && selected.contains(key)
         {
             let why = "exists in both matchLabelKeys and labelSelector";
-            report.invalid(format!("{field}[{index}]"), key, why);
+            report.invalid(format_args!("{field}[{index}]"), key, why);
         }
         selected.insert(key);
     }
@@ -154,30 +161,30 @@ fn label_keys(term: &Value, field: &str, report: &mut Report) {
     for (key, index) in keys {
         if mismatched.iter().any(|other| other.as_str() == Some(key)) {
             let why = "exists in both matchLabelKeys and mismatchLabelKeys";
-            report.invalid(format!("{field}.matchLabelKeys[{index}]"), key, why);
+            report.invalid(format_args!("{field}.matchLabelKeys[{index}]"), key, why);
         }
     }
 }
 
-pub(crate) fn tolerations(tolerations: &[Value], field: &str, report: &mut Report) {
+pub(crate) fn tolerations(tolerations: &[Value], field: Place<'_>, report: &mut Report) {
     for (index, toleration) in tolerations.iter().enumerate() {
-        let field = format!("{field}[{index}]");
+        let field = format_args!("{field}[{index}]");
         let key = text(toleration, &["key"]);
         let operator = text(toleration, &["operator"]);
         let value = text(toleration, &["value"]);
         let effect = text(toleration, &["effect"]);
         if !key.is_empty() {
-            report.wrong(&format!("{field}.key"), key, names::qualified_name(key));
+            report.wrong(format_args!("{field}.key"), key, names::qualified_name(key));
         } else if operator != "Exists" {
             let why =
                 "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-            report.invalid(format!("{field}.operator"), operator, why);
+            report.invalid(format_args!("{field}.operator"), operator, why);
         }
         if has(toleration, &["tolerationSeconds"]) && effect != "NoExecute" {
             let why = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-            report.invalid(format!("{field}.effect"), effect, why);
+            report.invalid(format_args!("{field}.effect"), effect, why);
         }
-        let operator_field = format!("{field}.operator");
+        let operator_field = format_args!("{field}.operator");
         match operator {
             "" | "Equal" => {
                 let wrong = names::label_value(value);
@@ -194,46 +201,46 @@ pub(crate) fn tolerations(tolerations: &[Value], field: &str, report: &mut Repor
             _ => report.unsupported(operator_field, operator, &["Equal", "Exists"]),
         }
         if !effect.is_empty() {
-            taint_effect(effect, &format!("{field}.effect"), report);
+            taint_effect(effect, format_args!("{field}.effect"), report);
         }
     }
 }
 
-pub(crate) fn taint_effect(effect: &str, field: &str, report: &mut Report) {
+pub(crate) fn taint_effect(effect: &str, field: Place<'_>, report: &mut Report) {
     report.one_of(field, effect, &EFFECTS);
 }
 
-pub(crate) fn spread_constraints(constraints: &[Value], field: &str, report: &mut Report) {
+pub(crate) fn spread_constraints(constraints: &[Value], field: Place<'_>, report: &mut Report) {
     for (index, constraint) in constraints.iter().enumerate() {
-        let field = format!("{field}[{index}]");
+        let field = format_args!("{field}[{index}]");
         let skew = number(constraint, &["maxSkew"]).unwrap_or_default();
         if skew <= 0 {
-            report.invalid(format!("{field}.maxSkew"), skew, "must be greater than zero");
+            report.invalid(format_args!("{field}.maxSkew"), skew, "must be greater than zero");
         }
         let key = text(constraint, &["topologyKey"]);
         if key.is_empty() {
-            report.required(format!("{field}.topologyKey"), "can not be empty");
+            report.required(format_args!("{field}.topologyKey"), "can not be empty");
         }
         let action = text(constraint, &["whenUnsatisfiable"]);
         let actions = ["DoNotSchedule", "ScheduleAnyway"];
         if !actions.contains(&action) {
-            report.unsupported(format!("{field}.whenUnsatisfiable"), action, &actions);
+            report.unsupported(format_args!("{field}.whenUnsatisfiable"), action, &actions);
         }
         let repeats = |other: &Value| {
             text(other, &["topologyKey"]) == key && text(other, &["whenUnsatisfiable"]) == action
         };
         if constraints.iter().skip(index + 1).any(repeats) {
             let pair = format!("{{{key}, {action}}}");
-            report.duplicate(format!("{field}.{{topologyKey, whenUnsatisfiable}}"), pair);
+            report.duplicate(format_args!("{field}.{{topologyKey, whenUnsatisfiable}}"), pair);
         }
         if let Some(domains) = number(constraint, &["minDomains"]) {
-            let field = format!("{field}.minDomains");
+            let field = format_args!("{field}.minDomains");
             if domains <= 0 {
-                report.invalid(&field, domains, "must be greater than zero");
+                report.invalid(field, domains, "must be greater than zero");
             }
             if action != "DoNotSchedule" {
                 let why = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
-                report.invalid(&field, domains, why);
+                report.invalid(field, domains, why);
             }
         }
         for policy in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
@@ -241,10 +248,10 @@ pub(crate) fn spread_constraints(constraints: &[Value], field: &str, report: &mu
             if let Some(text) = value.as_str()
                 && !matches!(text, "Honor" | "Ignore")
             {
-                report.unsupported(format!("{field}.{policy}"), text, &["Honor", "Ignore"]);
+                report.unsupported(format_args!("{field}.{policy}"), text, &["Honor", "Ignore"]);
             }
         }
-        label_keys(constraint, &field, report);
-        report.selector(at(constraint, &["labelSelector"]), &format!("{field}.labelSelector"));
+        label_keys(constraint, field, report);
+        report.selector(at(constraint, &["labelSelector"]), format_args!("{field}.labelSelector"));
     }
 }

@@ -291,11 +291,11 @@ fn validate_spec(spec: &Value, report: &mut Report) {
     }
     for (index, address) in items(spec, &["clusterIPs"]).iter().filter_map(Value::as_str).enumerate() {
         if address != "None" {
-            ip_address(address, &format!("spec.clusterIPs[{index}]"), report);
+            ip_address(address, format_args!("spec.clusterIPs[{index}]"), report);
         }
     }
     for (index, address) in items(spec, &["externalIPs"]).iter().filter_map(Value::as_str).enumerate() {
-        ip_address(address, &format!("spec.externalIPs[{index}]"), report);
+        ip_address(address, format_args!("spec.externalIPs[{index}]"), report);
     }
     report.one_of("spec.type", kind, &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]);
     port_clashes(kind, ports, report);
@@ -327,7 +327,7 @@ fn each_port(ports: &[Value], report: &mut Report) {
                 report.required(format!("{field}.name"), "");
             }
         } else {
-            report.wrong(&format!("{field}.name"), name, names::label(name));
+            report.wrong(format_args!("{field}.name"), name, names::label(name));
             if !seen.insert(name) {
                 report.duplicate(format!("{field}.name"), name);
             }
@@ -336,8 +336,8 @@ fn each_port(ports: &[Value], report: &mut Report) {
         for why in names::port_number(own) {
             report.invalid(format!("{field}.port"), own, why);
         }
-        report.one_of(&format!("{field}.protocol"), text(port, &["protocol"]), &["SCTP", "TCP", "UDP"]);
-        port_number_or_name(at(port, &["targetPort"]), &format!("{field}.targetPort"), report);
+        report.one_of(format_args!("{field}.protocol"), text(port, &["protocol"]), &["SCTP", "TCP", "UDP"]);
+        port_number_or_name(at(port, &["targetPort"]), format_args!("{field}.targetPort"), report);
     }
 }
 

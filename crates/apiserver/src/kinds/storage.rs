@@ -160,7 +160,7 @@ fn volume_spec(spec: &Value, report: &mut Report) {
     let affinity = at(spec, &["nodeAffinity"]);
     if !affinity.is_null() {
         if has(affinity, &["required"]) {
-            node_selector(at(affinity, &["required"]), "spec.nodeAffinity.required", report);
+            node_selector(at(affinity, &["required"]), format_args!("spec.nodeAffinity.required"), report);
         } else {
             report.required("spec.nodeAffinity.required", "must specify required node constraints");
         }
@@ -203,8 +203,8 @@ fn volume_source(spec: &Value, report: &mut Report) {
                 }
             }
         }
-        "hostPath" => host_path(source, &field, report),
-        "nfs" => nfs(source, &field, report),
+        "hostPath" => host_path(source, format_args!("{field}"), report),
+        "nfs" => nfs(source, format_args!("{field}"), report),
         "local" => {
             if text(source, &["path"]).is_empty() {
                 report.required(format!("{field}.path"), "");
@@ -306,7 +306,7 @@ pub(crate) fn validate_claim_spec(spec: &Value, field: &str, report: &mut Report
     if items(spec, &["accessModes"]).is_empty() {
         report.required(format!("{field}.accessModes"), "at least 1 access mode is required");
     }
-    report.selector(at(spec, &["selector"]), &format!("{field}.selector"));
+    report.selector(at(spec, &["selector"]), format_args!("{field}.selector"));
     access_modes(spec, field, report);
     match at(spec, &["resources", "requests", "storage"]).as_str() {
         None => report.required(format!("{field}.resources[storage]"), ""),
@@ -314,7 +314,7 @@ pub(crate) fn validate_claim_spec(spec: &Value, field: &str, report: &mut Report
     }
     let class = text(spec, &["storageClassName"]);
     if !class.is_empty() {
-        report.wrong(&format!("{field}.storageClassName"), class, names::subdomain(class));
+        report.wrong(format_args!("{field}.storageClassName"), class, names::subdomain(class));
     }
     volume_mode(spec, field, report);
     for key in ["dataSource", "dataSourceRef"] {
@@ -502,7 +502,7 @@ impl Kind for CsiNodes {
             }
             for (place, key) in items(driver, &["topologyKeys"]).iter().filter_map(Value::as_str).enumerate()
             {
-                report.wrong(&format!("{field}.topologyKeys[{place}]"), key, names::qualified_name(key));
+                report.wrong(format_args!("{field}.topologyKeys[{place}]"), key, names::qualified_name(key));
             }
         }
         report.errors

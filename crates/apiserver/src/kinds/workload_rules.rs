@@ -122,7 +122,7 @@ pub(super) fn matches_template(spec: &Value, report: &mut Report) {
 
 pub(super) fn template(spec: &Value, kind: &str, report: &mut Report) {
     matches_template(spec, report);
-    validate_template(at(spec, &["template"]), "spec.template", report);
+    validate_template(at(spec, &["template"]), format_args!("spec.template"), report);
     always_running(spec, kind, report);
 }
 

@@ -191,7 +191,7 @@ impl Kind for ReplicationControllers {
                 let why = "`selector` does not match template `labels`";
                 report.invalid("spec.template.metadata.labels", labels.clone(), why);
             }
-            validate_template(at(spec, &["template"]), "spec.template", &mut report);
+            validate_template(at(spec, &["template"]), format_args!("spec.template"), &mut report);
             always_running(spec, "ReplicationController", &mut report);
         } else {
             report.required("spec.template", "");
@@ -342,7 +342,7 @@ fn stateful_spec(spec: &Value, report: &mut Report) {
     }
     if selector_of(spec, "statefulset", "", report) {
         matches_template(spec, report);
-        validate_template(&with_claims(spec), "spec.template", report);
+        validate_template(&with_claims(spec), format_args!("spec.template"), report);
     }
     always_running(spec, "StatefulSet", report);
 }
@@ -422,7 +422,7 @@ impl Kind for DaemonSets {
         if chosen.is_object() && empty_selector(chosen) {
             report.invalid("spec.selector", chosen.clone(), "empty selector is invalid for daemonset");
         }
-        validate_template(at(spec, &["template"]), "spec.template", &mut report);
+        validate_template(at(spec, &["template"]), format_args!("spec.template"), &mut report);
         always_running(spec, "DaemonSet", &mut report);
         report.not_negative(spec, "minReadySeconds", "spec");
         daemon_strategy(at(spec, &["updateStrategy"]), &mut report);
