@@ -1,7 +1,7 @@
 //! Broken JSON, explained in the words of Go's decoder: clients and people compare them.
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Number, Value, map::Entry};
 use std::{cell::RefCell, fmt};
 
 /// Parses JSON; the last of several equal keys counts. Also gives the paths of keys that stand there twice.
@@ -119,11 +119,16 @@ impl<'de> Visitor<'de> for Node<'_> {
                 places.borrow_mut().push(self.below(Step::Key(&key)).path());
             }
             let value = map.next_value_seed(self.below(Step::Key(&key)))?;
-            if out.contains_key(&key) {
-                let path = self.below(Step::Key(&key)).path();
-                self.duplicates.borrow_mut().push(path);
+            match out.entry(key) {
+                Entry::Vacant(place) => {
+                    place.insert(value);
+                }
+                Entry::Occupied(mut place) => {
+                    let path = self.below(Step::Key(place.key())).path();
+                    self.duplicates.borrow_mut().push(path);
+                    place.insert(value);
+                }
             }
-            out.insert(key, value);
         }
         Ok(Value::Object(out))
     }

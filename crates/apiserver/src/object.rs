@@ -14,12 +14,11 @@ pub(crate) fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
     if !object.is_object() {
         *object = json!({});
     }
-    let slot = &mut object["metadata"];
-    if !slot.is_object() {
-        *slot = json!({});
+    if metadata(object).is_none() {
+        object["metadata"] = json!({});
     }
-    match slot {
-        Value::Object(map) => map,
+    match object.get_mut("metadata") {
+        Some(Value::Object(map)) => map,
         _ => unreachable!("it was just made an object"),
     }
 }
@@ -88,26 +87,61 @@ pub(crate) fn seconds(time: Timestamp) -> String {
     whole.to_string()
 }
 
-/// Encodes an object with its type and metadata first, as a real server does.
-pub(crate) fn encode(object: &Value) -> Bytes {
+/// Encodes an object with its type and metadata first, as a real server does. `managers` is what is put into its
+/// metadata as `managedFields`, in JSON.
+pub(crate) fn encode(object: &Value, managers: Option<&str>) -> Bytes {
     let Some(fields) = object.as_object() else { return Bytes::from(object.to_string()) };
     let first = ["kind", "apiVersion", "metadata"];
     let head = first.iter().filter_map(|name| fields.get_key_value(*name));
     let tail = fields.iter().filter(|(name, _)| !first.contains(&name.as_str()));
-    let mut out = Vec::with_capacity(4096);
+    let mut out = Vec::with_capacity(4096 + managers.map_or(0, str::len));
     out.push(b'{');
-    for (index, (name, value)) in head.chain(tail).enumerate() {
-        if index > 0 {
-            out.push(b',');
+    for (name, value) in head.chain(tail) {
+        match (managers, value) {
+            (Some(managers), Value::Object(metadata)) if name == "metadata" => {
+                begin_field(&mut out, name);
+                encode_metadata(&mut out, metadata, managers);
+            }
+            _ => encode_field(&mut out, name, value),
         }
-        // Writing JSON into memory cannot fail: all keys are strings.
-        let _ = serde_json::to_writer(&mut out, name);
-        out.push(b':');
-        let _ = serde_json::to_writer(&mut out, value);
     }
     out.push(b'}');
     // Without the spare room: this is kept for as long as the object.
     Bytes::from(out.into_boxed_slice())
+}
+
+fn encode_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>, managers: &str) {
+    let name = "managedFields";
+    let mut managers = Some(managers);
+    let mut put_managers = |out: &mut Vec<u8>| {
+        if let Some(managers) = managers.take() {
+            begin_field(out, name);
+            out.extend_from_slice(managers.as_bytes());
+        }
+    };
+    out.push(b'{');
+    for (field, value) in metadata {
+        if field.as_str() > name {
+            put_managers(out);
+        }
+        encode_field(out, field, value);
+    }
+    put_managers(out);
+    out.push(b'}');
+}
+
+fn encode_field(out: &mut Vec<u8>, name: &str, value: &Value) {
+    begin_field(out, name);
+    // Writing JSON into memory cannot fail: all keys are strings.
+    let _ = serde_json::to_writer(out, value);
+}
+
+fn begin_field(out: &mut Vec<u8>, name: &str) {
+    if out.last() != Some(&b'{') {
+        out.push(b',');
+    }
+    let _ = serde_json::to_writer(&mut *out, name);
+    out.push(b':');
 }
 
 /// Bytes in hexadecimal.
@@ -152,9 +186,21 @@ mod tests {
     #[test]
     fn type_and_metadata_come_first() {
         let object = json!({"apiVersion": "v1", "data": {"a\"b": 1}, "kind": "K", "metadata": {}, "a": null});
-        let text = String::from_utf8(encode(&object).to_vec()).unwrap();
+        let text = String::from_utf8(encode(&object, None).to_vec()).unwrap();
         assert!(text.starts_with(r#"{"kind":"K","apiVersion":"v1","metadata":{},"#), "{text}");
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), object);
+    }
+
+    #[test]
+    fn managers_stand_in_their_place() {
+        for (metadata, expected) in [
+            (json!({}), r#"{"managedFields":[1]}"#),
+            (json!({"labels": {}, "name": "a"}), r#"{"labels":{},"managedFields":[1],"name":"a"}"#),
+            (json!({"a": 1}), r#"{"a":1,"managedFields":[1]}"#),
+        ] {
+            let text = encode(&json!({"metadata": metadata}), Some("[1]"));
+            assert_eq!(text, format!("{{\"metadata\":{expected}}}"));
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     pub(crate) fn parse(text: &str) -> Self {
-        let decode = |part: &str| percent_decode(&part.replace('+', " ")).unwrap_or_default();
+        let decode = |part: &str| percent_decode(&part.replace('+', " ")).unwrap_or_default().into_owned();
         let pairs = text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decode(name), decode(value))

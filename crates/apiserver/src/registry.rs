@@ -3,6 +3,8 @@
 use crate::{
     contract::GroupResource,
     crd::{CustomKind, CustomVersion},
+    request,
+    types::{self, TypeRef},
 };
 use std::{
     collections::BTreeMap,
@@ -37,6 +39,8 @@ pub(crate) struct Resource {
     /// A delete leaves it time to end.
     pub(crate) graceful: bool,
     pub(crate) custom: Option<Custom>,
+    /// What is known about the fields of a built-in kind, which has one version.
+    pub(crate) ty: Option<TypeRef>,
 }
 
 /// What is known about a custom resource besides its names.
@@ -199,6 +203,7 @@ fn built_in(row: &Row) -> Resource {
         returns_deleted: flags.contains('d'),
         graceful: flags.contains('g'),
         custom: None,
+        ty: types::kind(&request::api_version(group, version), kind),
     }
 }
 
@@ -239,6 +244,7 @@ pub(crate) fn custom(custom: Custom) -> Resource {
         returns_deleted: false,
         graceful: false,
         custom: Some(custom),
+        ty: None,
     }
 }
 
@@ -269,28 +275,35 @@ fn version_rank(version: &str) -> (u8, u64, u64) {
 
 /// The resources as they are now.
 pub(crate) struct Registry {
-    built_in: BTreeMap<GroupResource, Arc<Resource>>,
+    /// In the order of their ids.
+    built_in: Vec<Arc<Resource>>,
     custom: RwLock<BTreeMap<GroupResource, Arc<Resource>>>,
 }
 
 impl Registry {
     pub(crate) fn new() -> Self {
-        let built_in = ROWS.iter().map(built_in).map(|one| (one.id.clone(), Arc::new(one))).collect();
+        let mut built_in: Vec<Arc<Resource>> = ROWS.iter().map(built_in).map(Arc::new).collect();
+        built_in.sort_by(|left, right| left.id.cmp(&right.id));
         Self { built_in, custom: RwLock::default() }
     }
 
     pub(crate) fn find(&self, group: &str, version: &str, resource: &str) -> Option<Arc<Resource>> {
-        let id = GroupResource::new(group, resource);
-        let found = match self.built_in.get(&id) {
-            Some(found) => Some(Arc::clone(found)),
-            None => self.custom.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned(),
-        };
+        let found =
+            self.built_in(group, resource).or_else(|| self.custom(&GroupResource::new(group, resource)));
         found.filter(|resource| resource.versions.iter().any(|served| served == version))
     }
 
     pub(crate) fn by_id(&self, id: &GroupResource) -> Option<Arc<Resource>> {
-        let custom = || self.custom.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
-        self.built_in.get(id).cloned().or_else(custom)
+        self.built_in(&id.group, &id.resource).or_else(|| self.custom(id))
+    }
+
+    fn built_in(&self, group: &str, resource: &str) -> Option<Arc<Resource>> {
+        let order = |one: &Arc<Resource>| (one.group(), one.name()).cmp(&(group, resource));
+        self.built_in.binary_search_by(order).ok().map(|index| Arc::clone(&self.built_in[index]))
+    }
+
+    fn custom(&self, id: &GroupResource) -> Option<Arc<Resource>> {
+        self.custom.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
     pub(crate) fn by_kind(&self, group: &str, kind: &str) -> Option<Arc<Resource>> {
@@ -300,9 +313,9 @@ impl Registry {
     /// All resources, in the order of (group, resource).
     pub(crate) fn all(&self) -> Vec<Arc<Resource>> {
         let mut all = self.built_in.clone();
-        let custom = self.custom.read().unwrap_or_else(PoisonError::into_inner);
-        all.extend(custom.iter().map(|(id, resource)| (id.clone(), Arc::clone(resource))));
-        all.into_values().collect()
+        all.extend(self.customs());
+        all.sort_by(|left, right| left.id.cmp(&right.id));
+        all
     }
 
     pub(crate) fn put_custom(&self, resource: Resource) {

@@ -2,6 +2,7 @@
 
 use crate::contract::Attributes;
 use http::Method;
+use std::borrow::Cow;
 
 /// A request for a resource, read from its path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,9 +37,9 @@ pub(crate) enum Place {
 }
 
 /// Decodes `%xx`; `None` when that gives no UTF-8.
-pub(crate) fn percent_decode(text: &str) -> Option<String> {
+pub(crate) fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('%') {
-        return Some(text.to_owned());
+        return Some(Cow::Borrowed(text));
     }
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -55,14 +56,14 @@ pub(crate) fn percent_decode(text: &str) -> Option<String> {
             }
         }
     }
-    String::from_utf8(out).ok()
+    String::from_utf8(out).ok().map(Cow::Owned)
 }
 
 /// Finds out where a path leads; `None` for one that cannot be decoded.
 pub(crate) fn place(path: &str) -> Option<Place> {
     let trimmed = path.trim_start_matches('/').trim_end_matches('/');
-    let parts: Vec<String> = trimmed.split('/').map(percent_decode).collect::<Option<_>>()?;
-    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    let parts: Vec<Cow<'_, str>> = trimmed.split('/').map(percent_decode).collect::<Option<_>>()?;
+    let parts: Vec<&str> = parts.iter().map(|part| &**part).collect();
     Some(match parts.as_slice() {
         ["api"] => Place::CoreVersions,
         ["apis"] => Place::Groups,

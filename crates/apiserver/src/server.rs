@@ -47,7 +47,7 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) chance: Chance,
     /// By the hash of the token, so that neither a comparison's time nor a dump gives one away.
-    tokens: RwLock<BTreeMap<[u8; 32], User>>,
+    tokens: RwLock<BTreeMap<[u8; 32], Arc<User>>>,
     /// Signs the tokens of service accounts.
     pub(crate) token_key: [u8; 32],
     /// Ends the watches of the current life.
@@ -70,9 +70,9 @@ impl Core {
         self.life.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn user_of(&self, token: &str) -> Option<User> {
+    pub(crate) fn user_of(&self, token: &str) -> Option<Arc<User>> {
         let known = self.tokens.read().unwrap_or_else(PoisonError::into_inner).get(&digest(token)).cloned();
-        known.or_else(|| service_account::user(self, token))
+        known.or_else(|| service_account::user(self, token).map(Arc::new))
     }
 }
 
@@ -187,7 +187,7 @@ impl ApiServer {
     /// Lets whoever has this token in as `user`.
     pub fn add_user(&self, token: &SecretString, user: User) {
         let mut tokens = self.core.tokens.write().unwrap_or_else(PoisonError::into_inner);
-        tokens.insert(digest(token.expose_secret()), user);
+        tokens.insert(digest(token.expose_secret()), Arc::new(user));
     }
 }
 

@@ -7,6 +7,9 @@ use crate::{
     kinds::json::text,
 };
 use serde_json::Value;
+use std::sync::LazyLock;
+
+static NAMESPACES: LazyLock<GroupResource> = LazyLock::new(|| GroupResource::new("", "namespaces"));
 
 /// Namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -30,7 +33,7 @@ pub(super) fn live(
         return Ok(());
     }
     let name = attributes.namespace.as_str();
-    let Some(namespace) = context.lookup.get(&GroupResource::new("", "namespaces"), "", name) else {
+    let Some(namespace) = context.lookup.get(&NAMESPACES, "", name) else {
         return Err(ApiError::not_found("", "namespaces", name));
     };
     if operation != Operation::Create || text(&namespace, &["status", "phase"]) != "Terminating" {

@@ -10,7 +10,10 @@ use crate::{
     },
 };
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+static PRIORITY_CLASSES: LazyLock<GroupResource> =
+    LazyLock::new(|| GroupResource::new("scheduling.k8s.io", "priorityclasses"));
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
@@ -36,8 +39,7 @@ pub(super) fn priority(
     let class = if name.is_empty() {
         default_class(context)
     } else {
-        let found =
-            context.lookup.get(&GroupResource::new("scheduling.k8s.io", "priorityclasses"), "", &name);
+        let found = context.lookup.get(&PRIORITY_CLASSES, "", &name);
         if found.is_none() {
             let why = format!("no PriorityClass with name {name} was found");
             return Err(refuse(attributes, Some(pod), &why));
@@ -81,7 +83,7 @@ pub(super) fn priority(
 
 /// Of several default classes the one with the lowest value.
 fn default_class(context: &Context<'_>) -> Option<Arc<Value>> {
-    let classes = context.lookup.list(&GroupResource::new("scheduling.k8s.io", "priorityclasses"), "");
+    let classes = context.lookup.list(&PRIORITY_CLASSES, "");
     classes
         .into_iter()
         .filter(|class| flag(class, &["globalDefault"]))

@@ -18,22 +18,30 @@ const LIMIT: usize = 3 * 1024 * 1024;
 const DRAINED: usize = 16 * LIMIT;
 
 pub(super) async fn read(mut body: Body) -> Result<Bytes, ApiError> {
-    let (mut out, mut length) = (BytesMut::new(), 0);
+    let (mut first, mut out, mut length) = (Bytes::new(), BytesMut::new(), 0);
     while let Some(frame) = body.frame().await {
         let frame =
             frame.map_err(|error| ApiError::bad_request(format!("the body could not be read: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
+        let is_first = length == 0;
         length += data.len();
-        if length <= LIMIT {
-            out.extend_from_slice(&data);
-        } else if length > DRAINED {
+        if length > DRAINED {
             break;
+        } else if length > LIMIT {
+            continue;
+        }
+        // Most bodies come in one part, which is not copied.
+        if is_first {
+            first = data;
+        } else {
+            out.extend_from_slice(&std::mem::take(&mut first));
+            out.extend_from_slice(&data);
         }
     }
     if length > LIMIT {
         return Err(ApiError::too_large(format!("Request entity too large: limit is {LIMIT}")));
     }
-    Ok(out.freeze())
+    Ok(if out.is_empty() { first } else { out.freeze() })
 }
 
 /// Decodes a body to a JSON tree; `kind` is what it should hold.

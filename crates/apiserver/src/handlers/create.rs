@@ -28,6 +28,17 @@ const DRAWS: usize = 8;
 
 /// Encodes an object as it is kept, with its revision; zero for a dry run's new object.
 pub(super) fn encode(exchange: &Exchange<'_>, key: &Arc<Key>, revision: u64, object: &mut Value) -> Stored {
+    encode_managed(exchange, key, revision, object, None)
+}
+
+/// The same for an object whose `managedFields` are text already.
+fn encode_managed(
+    exchange: &Exchange<'_>,
+    key: &Arc<Key>,
+    revision: u64,
+    object: &mut Value,
+    managers: Option<&str>,
+) -> Stored {
     let resource = exchange.resource;
     let version = if revision == 0 { Value::Null } else { json!(revision.to_string()) };
     object::set(object, "resourceVersion", version);
@@ -38,7 +49,7 @@ pub(super) fn encode(exchange: &Exchange<'_>, key: &Arc<Key>, revision: u64, obj
     labels.sort();
     let fields = rules::field_values(resource, object);
     let fields = fields.into_iter().map(|(name, value)| (name, value.into_boxed_str())).collect();
-    let bytes = object::encode(object);
+    let bytes = object::encode(object, managers);
     Stored::new(Arc::clone(key), revision, bytes, labels.into_boxed_slice(), fields)
 }
 
@@ -95,8 +106,11 @@ pub(super) fn check_type(exchange: &Exchange<'_>, object: &mut Value) -> Result<
                 resource.kind
             )));
         }
-        fields.insert("apiVersion".to_owned(), json!(expected));
-        fields.insert("kind".to_owned(), json!(resource.kind));
+        for (name, value) in [("apiVersion", expected.as_str()), ("kind", resource.kind.as_str())] {
+            if fields.get(name).and_then(Value::as_str) != Some(value) {
+                fields.insert(name.to_owned(), json!(value));
+            }
+        }
     }
     if fields.get("metadata").is_none_or(Value::is_null) {
         fields.insert("metadata".to_owned(), json!({}));
@@ -173,23 +187,24 @@ pub(crate) fn create_object(
     let rules = Rules::of(resource, &target.version);
     rules::in_core_form(resource, &mut object, |object| rules.kind().default(object));
     // Nobody owns what the server adds from here on.
-    rules::complete(resource, &target.api_version(), &mut object);
-    rules::record_manager(exchange, None, &mut object);
+    rules::complete(resource, &mut object);
+    let managers = rules::first_manager(exchange, &object);
+    let managers = managers.as_deref();
     object::set(&mut object, "creationTimestamp", json!(object::seconds(exchange.core.clock.now())));
     let base = object::text(&object, "generateName").to_owned();
     if !object::name(&object).is_empty() || base.is_empty() {
-        return insert(exchange, object, dry_run);
+        return insert(exchange, object, managers, dry_run);
     }
     for _ in 1..DRAWS {
         let mut candidate = object.clone();
         object::set(&mut candidate, "name", json!(generated_name(&exchange.core.chance, &base)));
-        match insert(exchange, candidate, dry_run) {
+        match insert(exchange, candidate, managers, dry_run) {
             Err(error) if error.reason == "AlreadyExists" => {}
             result => return result,
         }
     }
     object::set(&mut object, "name", json!(generated_name(&exchange.core.chance, &base)));
-    insert(exchange, object, dry_run)
+    insert(exchange, object, managers, dry_run)
 }
 
 /// The namespace in the body, if there is one, has to be the one in the path.
@@ -204,17 +219,23 @@ pub(super) fn same_namespace(exchange: &Exchange<'_>, object: &Value) -> Result<
 }
 
 /// Puts an object that has its name into the store, if its kind agrees.
-fn insert(exchange: &Exchange<'_>, mut object: Value, dry_run: bool) -> Result<Arc<Stored>, ApiError> {
+fn insert(
+    exchange: &Exchange<'_>,
+    mut object: Value,
+    managers: Option<&str>,
+    dry_run: bool,
+) -> Result<Arc<Stored>, ApiError> {
     let (resource, target) = (exchange.resource, exchange.target);
     let rules = Rules::of(resource, &target.version);
     let kind = rules.kind();
     object::set(&mut object, "uid", json!(uid(&exchange.core.chance)));
-    exchange.admit(Operation::Create, Some(&mut object), None)?;
+    let attributes = exchange.attributes("create", object::name(&object));
+    admission::admit(&attributes, Operation::Create, Some(&mut object), None, &exchange.context())?;
     rules::in_core_form(resource, &mut object, |object| kind.prepare_create(object, &exchange.context()))?;
     let generation = if kind.has_generation() { json!(1) } else { Value::Null };
     object::set(&mut object, "generation", generation);
     object::tidy(&mut object);
-    rules::complete(resource, &target.api_version(), &mut object);
+    rules::complete(resource, &mut object);
     let object = &mut object;
     let name = object::name(object).to_owned();
     let rule = metadata::name_rule(resource.group(), resource.name());
@@ -223,7 +244,6 @@ fn insert(exchange: &Exchange<'_>, mut object: Value, dry_run: bool) -> Result<A
     if !errors.is_empty() {
         return Err(ApiError::invalid(resource.group(), &resource.kind, &name, &errors));
     }
-    let attributes = exchange.attributes("create", &name);
     admission::validate(&attributes, Operation::Create, object, None, &exchange.context())?;
     if resource.group() == "rbac.authorization.k8s.io" {
         access::check_grant(exchange.user, resource.name(), object, None, &**exchange.core)?;
@@ -241,13 +261,13 @@ fn insert(exchange: &Exchange<'_>, mut object: Value, dry_run: bool) -> Result<A
         return if exchange.core.store.get(&resource.shelf, &key).is_some() {
             Err(exists())
         } else {
-            Ok(Arc::new(encode(exchange, &key, 0, object)))
+            Ok(Arc::new(encode_managed(exchange, &key, 0, object, managers)))
         };
     }
     let stored = exchange
         .core
         .store
-        .insert(&resource.shelf, &key, |revision| encode(exchange, &key, revision, object))
+        .insert(&resource.shelf, &key, |revision| encode_managed(exchange, &key, revision, object, managers))
         .map_err(|clash| match clash {
             Clash::Exists => exists(),
             Clash::Missing | Clash::Changed => ApiError::modified(resource.group(), resource.name(), &name),

@@ -5,6 +5,7 @@ pub(crate) mod create;
 mod delete;
 mod impersonate;
 mod internal;
+mod list_body;
 mod patch;
 mod read;
 mod rules;
@@ -115,7 +116,11 @@ impl Exchange<'_> {
 }
 
 pub(crate) fn json_bytes(code: StatusCode, bytes: Bytes) -> Response<Body> {
-    let mut response = Response::new(transport::full(bytes));
+    json_body(code, transport::full(bytes))
+}
+
+fn json_body(code: StatusCode, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
     *response.status_mut() = code;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
@@ -163,9 +168,9 @@ pub(crate) async fn with_token(core: Arc<Core>, request: Request<Body>) -> Respo
             Some(user) => user,
             None => return refusal(&ApiError::unauthorized()),
         },
-        None => ApiServer::anonymous(),
+        None => Arc::new(ApiServer::anonymous()),
     };
-    handle(core, Arc::new(user), request).await
+    handle(core, user, request).await
 }
 
 /// Answers one request of a known user.

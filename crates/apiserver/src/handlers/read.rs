@@ -1,6 +1,10 @@
 //! Get and list.
 
-use super::{Exchange, json_answer, json_bytes, rules, view};
+use super::{
+    Exchange, json_answer, json_body,
+    list_body::{Item, ListBody},
+    rules, view,
+};
 use crate::{
     error::{ApiError, Cause},
     field::{Fault, FieldError},
@@ -10,8 +14,7 @@ use crate::{
     table,
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use bytes::{BufMut, Bytes, BytesMut};
-use hostler_base::transport::Body;
+use hostler_base::transport::{self, Body};
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -243,34 +246,21 @@ pub(super) fn render(exchange: &Exchange<'_>, items: &[&Arc<Stored>], metadata: 
             });
             json_answer(StatusCode::OK, &list)
         }
-        Form::Object | Form::Discovery => json_bytes(StatusCode::OK, join(exchange, items, &metadata)),
+        Form::Object | Form::Discovery => {
+            json_body(StatusCode::OK, transport::boxed(join(exchange, items, &metadata)))
+        }
     }
 }
 
-fn join(exchange: &Exchange<'_>, items: &[&Arc<Stored>], metadata: &Value) -> Bytes {
-    let resource = exchange.resource;
-    let size: usize = items.iter().map(|item| item.bytes.len() + 1).sum();
-    let mut out = BytesMut::with_capacity(size + 256);
+fn join(exchange: &Exchange<'_>, items: &[&Arc<Stored>], metadata: &Value) -> ListBody {
+    let (resource, version) = (exchange.resource, exchange.target.version.as_str());
     let (kind, api_version) = (json!(resource.list_kind), json!(exchange.target.api_version()));
-    let head = format!("{{\"kind\":{kind},\"apiVersion\":{api_version},\"metadata\":{metadata},\"items\":[");
-    out.put_slice(head.as_bytes());
+    let head = format!("{{\"kind\":{kind},\"apiVersion\":{api_version},\"metadata\":{metadata},\"items\":");
     // Items of built-in lists do not repeat what the list says of all of them.
     let own_type = format!("{{\"kind\":{},\"apiVersion\":{api_version},", json!(resource.kind));
-    for (index, item) in items.iter().enumerate() {
-        if index > 0 {
-            out.put_u8(b',');
-        }
-        let bytes = view::bytes(resource, &exchange.target.version, item);
-        match bytes.strip_prefix(own_type.as_bytes()) {
-            Some(rest) if resource.custom.is_none() => {
-                out.put_u8(b'{');
-                out.put_slice(rest);
-            }
-            _ => out.put_slice(&bytes),
-        }
-    }
-    out.put_slice(b"]}");
-    out.freeze()
+    let own_type = resource.custom.is_none().then_some(own_type.as_bytes());
+    let items = items.iter().map(|item| Item::new(&view::bytes(resource, version, item), own_type)).collect();
+    ListBody::new(head.into(), items)
 }
 
 #[cfg(test)]

@@ -226,7 +226,7 @@ fn decode_with(
             return Err(ApiError::no_such_path());
         };
         decode_custom(version, value)?
-    } else if let Some(ty) = types::kind(&target.api_version(), &resource.kind) {
+    } else if let Some(ty) = resource.ty {
         let decoded = read(ty, value)?;
         (decoded.object, decoded.unknown)
     } else {
@@ -260,16 +260,23 @@ fn decode_custom(version: &CustomVersion, mut value: Value) -> Result<(Value, Ve
 }
 
 /// Puts in what a real server always writes for a built-in kind.
-pub(super) fn complete(resource: &Resource, api_version: &str, object: &mut Value) {
-    if resource.custom.is_none()
-        && let Some(ty) = types::kind(api_version, &resource.kind)
-    {
+pub(super) fn complete(resource: &Resource, object: &mut Value) {
+    if let Some(ty) = resource.ty {
         types::fill_zero_values(ty, object);
     }
 }
 
-/// Writes down who set which fields.
-pub(super) fn record_manager(exchange: &Exchange<'_>, old: Option<&Value>, new: &mut Value) {
+/// Writes down who changed which fields.
+pub(super) fn record_manager(exchange: &Exchange<'_>, old: &Value, new: &mut Value) {
+    with_writer(exchange, |who, shape| managed_fields::record(old, new, who, shape));
+}
+
+/// Who set which fields of a new object, as the text of its `managedFields`.
+pub(super) fn first_manager(exchange: &Exchange<'_>, new: &Value) -> Option<String> {
+    with_writer(exchange, |who, shape| managed_fields::of_new(new, who, shape))
+}
+
+fn with_writer<T>(exchange: &Exchange<'_>, write: impl FnOnce(&Writer<'_>, Shape<'_>) -> T) -> T {
     let (resource, target) = (exchange.resource, exchange.target);
     let api_version = target.api_version();
     let agent =
@@ -286,12 +293,12 @@ pub(super) fn record_manager(exchange: &Exchange<'_>, old: Option<&Value>, new: 
         left_out,
     };
     let custom = resource.custom.as_ref().and_then(|custom| custom.kind.version(&target.version));
-    let shape = match (custom, types::kind(&api_version, &resource.kind)) {
+    let shape = match (custom, resource.ty) {
         (Some(custom), _) => Shape::Schema(custom.schema()),
         (None, Some(ty)) => Shape::Builtin(ty),
         (None, None) => Shape::Untyped,
     };
-    managed_fields::record(old, new, &who, shape);
+    write(&who, shape)
 }
 
 /// Lets a kind's rules look at an object: those of events know the core form only.

@@ -223,7 +223,7 @@ fn prepare(
         access::check_grant(exchange.user, resource.name(), new, Some(old), &**exchange.core)?;
     }
     object::tidy(new);
-    rules::complete(resource, &exchange.target.api_version(), new);
+    rules::complete(resource, new);
     let counted = part == Part::Main && object::generation(old) > 0;
     if counted && kind.has_generation() && kind.moves_generation(new, old) {
         object::set(new, "generation", json!(object::generation(old) + 1));
@@ -249,7 +249,7 @@ fn write(
     if new == *old {
         return Ok(Arc::clone(current));
     }
-    rules::record_manager(exchange, Some(old), &mut new);
+    rules::record_manager(exchange, old, &mut new);
     let rules = Rules::of(exchange.resource, &exchange.target.version);
     let gone = object::is_deleting(&new)
         && !rules.kind().is_held(&new)

@@ -1,6 +1,6 @@
 //! Reading and filling JSON that may have any shape: what is missing or of another type reads as empty.
 
-use serde_json::{Map, Value, map::Entry};
+use serde_json::{Map, Value};
 
 static NULL: Value = Value::Null;
 
@@ -63,25 +63,17 @@ pub(crate) fn items_mut<'a>(object: &'a mut Value, key: &str) -> impl Iterator<I
 /// A map field that is made if there is none; `None` if something else stands there.
 pub(crate) fn child<'a>(object: &'a mut Value, key: &str) -> Option<&'a mut Value> {
     let fields = object.as_object_mut()?;
-    let value = fields.entry(key).or_insert(Value::Null);
-    if value.is_null() {
-        *value = Value::Object(Map::new());
+    if fields.get(key).is_none_or(Value::is_null) {
+        fields.insert(key.to_owned(), Value::Object(Map::new()));
     }
-    value.is_object().then_some(value)
+    fields.get_mut(key).filter(|value| value.is_object())
 }
 
 /// Fills a field that is missing or `null`.
 pub(crate) fn fill(object: &mut Value, key: &str, value: impl Into<Value>) {
     let Some(fields) = object.as_object_mut() else { return };
-    match fields.entry(key) {
-        Entry::Vacant(place) => {
-            place.insert(value.into());
-        }
-        Entry::Occupied(mut place) => {
-            if place.get().is_null() {
-                place.insert(value.into());
-            }
-        }
+    if fields.get(key).is_none_or(Value::is_null) {
+        fields.insert(key.to_owned(), value.into());
     }
 }
 

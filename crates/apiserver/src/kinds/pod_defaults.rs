@@ -152,12 +152,17 @@ fn tag_is_latest(image: &str) -> bool {
 }
 
 fn requests_from_limits(container: &mut Value) {
-    let limits = at(container, &["resources", "limits"]).clone();
-    if let Value::Object(limits) = limits
-        && let Some(resources) = container.get_mut("resources")
+    let resources = at(container, &["resources"]);
+    let Some(limits) = at(resources, &["limits"]).as_object() else { return };
+    let missing: Vec<(String, Value)> = limits
+        .iter()
+        .filter(|(name, _)| !has(resources, &["requests", name]))
+        .map(|(name, quantity)| (name.clone(), quantity.clone()))
+        .collect();
+    if let Some(resources) = container.get_mut("resources")
         && let Some(requests) = child(resources, "requests")
     {
-        for (name, quantity) in limits {
+        for (name, quantity) in missing {
             fill(requests, &name, quantity);
         }
         if empty(requests) {

@@ -133,6 +133,10 @@ fn add_compute(sums: &mut BTreeMap<&'static str, Quantity>, resources: &Value, l
 
 /// Affinity terms and spread constraints that name label keys get the pod's own values of these labels.
 fn merge_label_keys(pod: &mut Value) {
+    let spec = at(pod, &["spec"]);
+    if !has(spec, &["topologySpreadConstraints"]) && !has(spec, &["affinity"]) {
+        return;
+    }
     let labels = at(pod, &["metadata", "labels"]).clone();
     let Some(spec) = pod.get_mut("spec") else { return };
     for constraint in items_mut(spec, "topologySpreadConstraints") {

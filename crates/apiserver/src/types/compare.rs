@@ -5,7 +5,7 @@ use super::{
     field_set::{self, FieldSet},
     table::{self, Field, FieldType, ListKind, TypeRef, TypeShape},
 };
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::fmt::Write as _;
 
 /// What is known about an object's fields.
@@ -26,7 +26,7 @@ pub(super) struct Changes {
 
 /// A shape somewhere inside an object.
 #[derive(Clone, Copy)]
-enum Inner<'a> {
+pub(super) enum Inner<'a> {
     Struct(TypeRef),
     /// A field of a struct knows more than its type.
     Field(&'static Field),
@@ -36,69 +36,78 @@ enum Inner<'a> {
 }
 
 /// How a value is compared.
-enum Form<'a> {
+pub(super) enum Form<'a> {
     /// As a whole.
     Leaf,
     Map,
     List(Keys<'a>),
 }
 
-enum Keys<'a> {
+pub(super) enum Keys<'a> {
     /// The elements themselves.
     Values,
     Named(&'a [&'static str]),
     InSchema(&'a [Value]),
 }
 
+/// Whether the top-level field of this name is looked at.
+pub(super) fn is_compared(name: &str, left_out: &[&str]) -> bool {
+    !matches!(name, "apiVersion" | "kind") && !left_out.contains(&name)
+}
+
+/// The fields of an object, none of anything else.
+pub(super) fn fields_of(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    value.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value))
+}
+
+impl<'a> Shape<'a> {
+    /// The shape of a top-level field.
+    pub(super) fn field(self, name: &str) -> Inner<'a> {
+        match (name, self) {
+            // Custom kinds' schemas say nothing about metadata.
+            ("metadata", Self::Schema(_) | Self::Untyped) => {
+                table::object_meta().map_or(Inner::Untyped, Inner::Struct)
+            }
+            (_, Self::Builtin(ty)) => Inner::Struct(ty).field(name),
+            (_, Self::Schema(schema)) => Inner::Schema(schema).field(name),
+            (_, Self::Untyped) => Inner::Untyped,
+        }
+    }
+}
+
 /// Compares everything but the top-level fields that are left out.
 pub(super) fn compare(old: &Value, new: &Value, shape: Shape<'_>, left_out: &[&str]) -> Changes {
     let mut changes = Changes::default();
-    let root = match shape {
-        Shape::Builtin(ty) => Inner::Struct(ty),
-        Shape::Schema(schema) => Inner::Schema(schema),
-        Shape::Untyped => Inner::Untyped,
-    };
-    let empty = Map::new();
-    let old = old.as_object().unwrap_or(&empty);
-    let new = new.as_object().unwrap_or(&empty);
-    let is_compared = |name: &str| !matches!(name, "apiVersion" | "kind") && !left_out.contains(&name);
-    let inner = |name: &str| match (name, shape) {
-        // Custom kinds' schemas say nothing about metadata.
-        ("metadata", Shape::Schema(_) | Shape::Untyped) => {
-            table::object_meta().map_or(Inner::Untyped, Inner::Struct)
-        }
-        _ => root.field(name),
-    };
-    for (name, value) in new.iter().filter(|(name, _)| is_compared(name)) {
-        changes.value(field_key(name), old.get(name), Some(value), inner(name));
+    for (name, value) in fields_of(new).filter(|(name, _)| is_compared(name, left_out)) {
+        changes.value(field_key(name), old.get(name), Some(value), shape.field(name));
     }
-    for (name, value) in old.iter().filter(|(name, _)| is_compared(name) && !new.contains_key(name.as_str()))
-    {
-        changes.value(field_key(name), Some(value), None, inner(name));
+    for (name, value) in fields_of(old).filter(|(name, _)| is_compared(name, left_out)) {
+        if new.get(name).is_none() {
+            changes.value(field_key(name), Some(value), None, shape.field(name));
+        }
     }
     strip(&mut changes.added_or_modified);
     strip(&mut changes.removed);
     changes
 }
 
-/// Nobody owns what the server sets.
+/// The metadata that the server sets: nobody owns it.
+pub(super) const NOBODYS: [&str; 10] = [
+    "name",
+    "namespace",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "selfLink",
+    "uid",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+];
+
 fn strip(set: &mut FieldSet) {
     let Some(Value::Object(metadata)) = set.get_mut("f:metadata") else { return };
-    for name in [
-        ".",
-        "f:name",
-        "f:namespace",
-        "f:creationTimestamp",
-        "f:deletionTimestamp",
-        "f:deletionGracePeriodSeconds",
-        "f:selfLink",
-        "f:uid",
-        "f:generation",
-        "f:managedFields",
-        "f:resourceVersion",
-    ] {
-        metadata.remove(name);
-    }
+    metadata.retain(|key, _| key.strip_prefix("f:").is_some_and(|name| !NOBODYS.contains(&name)));
     if metadata.is_empty() {
         set.remove("f:metadata");
     }
@@ -174,7 +183,7 @@ impl Changes {
 }
 
 impl<'a> Inner<'a> {
-    fn form(self, value: Option<&Value>) -> Form<'a> {
+    pub(super) fn form(self, value: Option<&Value>) -> Form<'a> {
         let untyped = if value.is_some_and(Value::is_object) { Form::Map } else { Form::Leaf };
         match self {
             Self::Struct(ty) if ty.is_atomic() => Form::Leaf,
@@ -217,7 +226,7 @@ impl<'a> Inner<'a> {
     }
 
     /// The shape of a field of an object, or of a value of a map.
-    fn field(self, name: &str) -> Self {
+    pub(super) fn field(self, name: &str) -> Self {
         match self {
             Self::Struct(ty) => ty.field(name).map_or(Self::Untyped, Self::Field),
             Self::Field(field) => Self::Type(&field.ty).field(name),
@@ -235,7 +244,7 @@ impl<'a> Inner<'a> {
         }
     }
 
-    fn element(self) -> Self {
+    pub(super) fn element(self) -> Self {
         match self {
             Self::Field(Field { ty: FieldType { shape: TypeShape::List(element), .. }, .. }) => {
                 Self::Type(element)
@@ -247,7 +256,7 @@ impl<'a> Inner<'a> {
 }
 
 impl Keys<'_> {
-    fn items<'v>(&self, list: Option<&'v Value>) -> Vec<(String, &'v Value)> {
+    pub(super) fn items<'v>(&self, list: Option<&'v Value>) -> Vec<(String, &'v Value)> {
         let items = list.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         items.iter().map(|item| (self.of(item), item)).collect()
     }

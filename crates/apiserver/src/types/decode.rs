@@ -223,30 +223,29 @@ impl Decoder {
         map: &mut Map<String, Value>,
         path: &Path<'_>,
     ) -> Result<(), String> {
-        let mut failure = None;
-        map.retain(|key, value| {
-            if failure.is_some() {
-                return true;
+        let mut is_some_dropped = false;
+        for (key, value) in map.iter_mut() {
+            let field = ty.field(key);
+            if field.is_none()
+                && let Some(unknown) = &mut self.unknown
+            {
+                unknown.push(joined(path.shown(), key));
             }
-            let Some(field) = ty.field(key) else {
-                if let Some(unknown) = &mut self.unknown {
-                    unknown.push(joined(path.shown(), key));
-                }
-                return false;
-            };
-            if value.is_null() {
-                return false;
-            }
-            let place = Path::Field { parent: path, owner: ty, field };
-            match self.value(&field.ty, value, &place) {
-                Ok(()) => !field.is_left_out(value),
-                Err(words) => {
-                    failure = Some(words);
-                    true
+            if let Some(field) = field
+                && !value.is_null()
+            {
+                self.value(&field.ty, value, &Path::Field { parent: path, owner: ty, field })?;
+                if !field.is_left_out(value) {
+                    continue;
                 }
             }
-        });
-        failure.map_or(Ok(()), Err)
+            *value = Value::Null;
+            is_some_dropped = true;
+        }
+        if is_some_dropped {
+            map.retain(|_, value| !value.is_null());
+        }
+        Ok(())
     }
 
     fn value(&mut self, ty: &FieldType, value: &mut Value, path: &Path<'_>) -> Result<(), String> {

@@ -287,6 +287,25 @@ proptest::proptest! {
     }
 
     #[test]
+    fn what_a_new_object_sets_is_what_was_added_to_nothing(
+        parts in proptest::collection::vec(almost_a_pod(), 3),
+        is_filled in proptest::bool::ANY,
+    ) {
+        use crate::types::{compare::{Shape, compare}, new_fields};
+        let ty = typed("v1", "Pod");
+        let [metadata, spec, status] = parts.try_into().expect("three");
+        let mut new = json!({"metadata": metadata, "spec": spec, "status": status});
+        if is_filled {
+            fill_zero_values(ty, &mut new);
+        }
+        for (shape, before) in [(Shape::Builtin(ty), ty.zero()), (Shape::Untyped, &Value::Null)] {
+            let tree = compare(before, &new, shape, &["status"]).added_or_modified;
+            let text = new_fields::added(before, &new, shape, &["status"]).unwrap_or_else(|| "{}".to_owned());
+            proptest::prop_assert_eq!(text, Value::Object(tree).to_string());
+        }
+    }
+
+    #[test]
     fn any_patch_is_merged_or_refused(original in almost_a_pod(), patch in almost_a_pod(), third in almost_a_pod()) {
         let ty = typed("v1", "Pod");
         let merged = crate::types::strategic_merge(ty, &original, &patch);
@@ -296,8 +315,7 @@ proptest::proptest! {
                 manager: "m", api_version: "v1", subresource: "", time: jiff::Timestamp::UNIX_EPOCH, left_out: &[],
             };
             let shape = crate::types::managed_fields::Shape::Builtin(ty);
-            crate::types::managed_fields::record(Some(&third), &mut new, &who, shape);
-            crate::types::managed_fields::record(None, &mut new, &who, shape);
+            crate::types::managed_fields::record(&third, &mut new, &who, shape);
         }
     }
 }

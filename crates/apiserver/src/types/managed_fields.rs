@@ -5,6 +5,7 @@ pub use super::compare::Shape;
 use super::{
     compare::{self, Changes},
     field_set::{self, FieldSet},
+    new_fields::{self, push_quoted},
     time::{self, Precision},
 };
 use jiff::Timestamp;
@@ -47,17 +48,10 @@ pub fn manager_name(field_manager: Option<&str>, user_agent: &str) -> String {
 
 /// Writes `metadata.managedFields` of `new`. To be called with the decoded and defaulted object as
 /// [`super::fill_zero_values`] completes it, before the server itself changes anything.
-/// `old` is what is stored, `None` on create.
-pub fn record(old: Option<&Value>, new: &mut Value, who: &Writer<'_>, shape: Shape<'_>) {
+/// `old` is what is stored; see [`of_new`] for a create.
+pub fn record(old: &Value, new: &mut Value, who: &Writer<'_>, shape: Shape<'_>) {
     let mut entries = entries_before(old, new, who);
-    let nothing = Value::Object(Map::new());
-    let before = match (old, shape) {
-        (Some(old), _) => old,
-        // Structs that are no pointers are there before anybody sets them.
-        (None, Shape::Builtin(ty)) => ty.zero(),
-        (None, _) => &nothing,
-    };
-    let changes = compare::compare(before, new, shape, who.left_out);
+    let changes = compare::compare(old, new, shape, who.left_out);
     apply(&mut entries, changes, who);
     let Some(fields) = new.as_object_mut() else { return };
     let metadata = fields.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
@@ -67,6 +61,36 @@ pub fn record(old: Option<&Value>, new: &mut Value, who: &Writer<'_>, shape: Sha
     } else {
         let entries = entries.into_iter().map(Value::Object).collect();
         metadata.insert("managedFields".to_owned(), Value::Array(entries));
+    }
+}
+
+/// `metadata.managedFields` of an object that is created, as JSON text; `None` if nothing is set. To be called at the
+/// same point as [`record`]; nobody looks at the list again before the object is encoded.
+pub fn of_new(new: &Value, who: &Writer<'_>, shape: Shape<'_>) -> Option<String> {
+    let fields = new_fields::added(before_all(shape), new, shape, who.left_out)?;
+    let mut text = String::with_capacity(fields.len() + 200);
+    text.push_str("[{\"apiVersion\":");
+    push_quoted(&mut text, "", who.api_version);
+    text.push_str(",\"fieldsType\":\"FieldsV1\",\"fieldsV1\":");
+    text.push_str(&fields);
+    text.push_str(",\"manager\":");
+    push_quoted(&mut text, "", who.manager);
+    text.push_str(",\"operation\":\"Update\"");
+    if !who.subresource.is_empty() {
+        text.push_str(",\"subresource\":");
+        push_quoted(&mut text, "", who.subresource);
+    }
+    text.push_str(",\"time\":");
+    push_quoted(&mut text, "", &time::print(who.time, Precision::Seconds));
+    text.push_str("}]");
+    Some(text)
+}
+
+/// What is there before anybody sets anything: structs that are no pointers.
+fn before_all(shape: Shape<'_>) -> &'static Value {
+    match shape {
+        Shape::Builtin(ty) => ty.zero(),
+        Shape::Schema(_) | Shape::Untyped => &Value::Null,
     }
 }
 
@@ -82,7 +106,7 @@ fn entries_of(object: &Value) -> Option<&Vec<Value>> {
 
 /// The entries that hold before this write: those that were sent, unless there are none worth reading. An empty
 /// list or a single empty entry wipes them out.
-fn entries_before(old: Option<&Value>, new: &mut Value, who: &Writer<'_>) -> Vec<Entry> {
+fn entries_before(old: &Value, new: &mut Value, who: &Writer<'_>) -> Vec<Entry> {
     let readable = |entries: &Vec<Value>| -> Vec<Entry> {
         entries
             .iter()
@@ -107,7 +131,7 @@ fn entries_before(old: Option<&Value>, new: &mut Value, who: &Writer<'_>) -> Vec
             return sent;
         }
     }
-    old.and_then(entries_of).map(readable).unwrap_or_default()
+    entries_of(old).map(readable).unwrap_or_default()
 }
 
 fn apply(entries: &mut Vec<Entry>, changes: Changes, who: &Writer<'_>) {

@@ -13,6 +13,18 @@ fn writer<'a>(manager: &'a str, api_version: &'a str, time: Timestamp) -> Writer
     Writer { manager, api_version, subresource: "", time, left_out: &["status"] }
 }
 
+/// On update and on create; the text of the latter is put into the object as encoding does.
+fn write(old: Option<&Value>, new: &mut Value, who: &Writer<'_>, shape: Shape<'_>) {
+    match old {
+        Some(old) => record(old, new, who, shape),
+        None => {
+            if let Some(text) = of_new(new, who, shape) {
+                new["metadata"]["managedFields"] = serde_json::from_str(&text).expect("JSON");
+            }
+        }
+    }
+}
+
 #[test]
 fn entries_are_those_of_a_real_server() {
     let flows: Vec<Value> = serde_json::from_str(FLOWS).expect("JSON");
@@ -36,7 +48,7 @@ fn entries_are_those_of_a_real_server() {
                 time: "2026-01-02T03:04:05Z".parse().expect("a time"),
                 left_out: if subresource.is_empty() { &["status"] } else { &[] },
             };
-            record(old.as_ref(), &mut new, &who, shape);
+            write(old.as_ref(), &mut new, &who, shape);
             let got = new["metadata"].get("managedFields").cloned().unwrap_or_else(|| json!([]));
             assert_eq!(got, state["managedFields"], "{} step {step}", flow["name"]);
             old = Some(new);
@@ -51,7 +63,7 @@ fn config_map(data: Value) -> Value {
 fn recorded(old: Option<&Value>, data: Value, manager: &str, seconds: i64) -> Value {
     let mut new = config_map(data);
     let ty = kind("v1", "ConfigMap").expect("built in");
-    record(old, &mut new, &writer(manager, "v1", at(seconds)), Shape::Builtin(ty));
+    write(old, &mut new, &writer(manager, "v1", at(seconds)), Shape::Builtin(ty));
     new
 }
 
@@ -98,7 +110,7 @@ fn an_empty_list_wipes_the_entries_out() {
         let mut new = config_map(json!({"a": "1"}));
         new["metadata"]["managedFields"] = sent;
         let ty = kind("v1", "ConfigMap").expect("built in");
-        record(Some(&old), &mut new, &writer("y", "v1", at(2)), Shape::Builtin(ty));
+        record(&old, &mut new, &writer("y", "v1", at(2)), Shape::Builtin(ty));
         assert_eq!(new["metadata"], json!({"name": "a"}));
     }
 }
@@ -115,6 +127,24 @@ fn many_managers_are_put_together() {
     assert_eq!(summary.len(), MAX_UPDATERS);
     assert_eq!(summary[0], ("ancient-changes".to_owned(), "1970-01-01T00:00:05Z".to_owned()));
     assert_eq!(summary[9].0, "m14");
+}
+
+#[test]
+fn text_of_a_new_entry_is_escaped_and_in_order() {
+    let ty = kind("v1", "Pod").expect("built in");
+    let pod = json!({"metadata": {"name": "a", "labels": {"x\"y": "1"}}, "spec": {"containers": [
+        {"name": "b", "ports": [{"containerPort": 80, "protocol": "TCP"}]}, {"name": "a\\"}]}});
+    let who = Writer { subresource: "ephemeralcontainers", ..writer("m\"", "v1", at(1)) };
+    let text = of_new(&pod, &who, Shape::Builtin(ty)).expect("an entry");
+    assert_eq!(
+        text,
+        concat!(
+            r#"[{"apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:labels":{".":{},"f:x\"y":{}}},"#,
+            r#""f:spec":{"f:containers":{"k:{\"name\":\"a\\\\\"}":{".":{},"f:name":{}},"k:{\"name\":\"b\"}":{".":{},"f:name":{},"#,
+            r#""f:ports":{".":{},"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{},"f:protocol":{}}}}}}},"#,
+            r#""manager":"m\"","operation":"Update","subresource":"ephemeralcontainers","time":"1970-01-01T00:00:01Z"}]"#,
+        )
+    );
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod decode;
 mod field_set;
 mod go_value;
 pub mod managed_fields;
+mod new_fields;
 mod openapi;
 mod protobuf;
 pub mod quantity;

@@ -30,6 +30,8 @@ struct Entry {
 pub(super) struct Shape {
     /// Sorted by JSON name, with those of embedded structs.
     fields: Vec<Field>,
+    /// How the names of the fields begin, in the same order: comparing numbers finds nearly all of them.
+    starts: Vec<u64>,
     /// In the order of their protobuf numbers.
     wire: Vec<(u32, Wire)>,
 }
@@ -224,8 +226,11 @@ impl TypeRef {
     }
 
     pub(super) fn field(self, json: &str) -> Option<&'static Field> {
-        let fields = self.fields();
-        fields.binary_search_by(|field| field.json.cmp(json)).ok().map(|index| &fields[index])
+        let Shape { fields, starts, .. } = self.shape();
+        let start = start_of(json);
+        let first = starts.partition_point(|other| *other < start);
+        let alike = starts.get(first..)?.iter().take_while(|other| **other == start).count();
+        fields.get(first..first + alike)?.iter().find(|field| field.json == json)
     }
 
     pub(super) fn wire(self, number: u32) -> Option<Wire> {
@@ -286,8 +291,21 @@ impl TypeRef {
                 .chain(embedded)
                 .collect();
             wire.sort_by_key(|(number, _)| *number);
-            Shape { fields, wire }
+            let starts = fields.iter().map(|field| start_of(field.json)).collect();
+            Shape { fields, starts, wire }
         })
+    }
+}
+
+/// The first eight bytes of a name as a number that is in the order of the names.
+fn start_of(name: &str) -> u64 {
+    match name.as_bytes().first_chunk() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; 8];
+            bytes.iter_mut().zip(name.bytes()).for_each(|(place, byte)| *place = byte);
+            u64::from_be_bytes(bytes)
+        }
     }
 }
 
@@ -484,6 +502,19 @@ mod tests {
         }
         assert!(count > 1900, "{count}");
         assert!(entries().is_sorted_by_key(|entry| entry.name));
+    }
+
+    #[test]
+    fn every_field_is_found_by_its_name() {
+        for ty in all() {
+            for field in ty.fields() {
+                assert_eq!(ty.field(field.json).map(|found| found.json), Some(field.json), "{ty:?}");
+                let longer = format!("{}x", field.json);
+                let is_known = ty.fields().iter().any(|other| other.json == longer);
+                assert_eq!(ty.field(&longer).is_some(), is_known, "{ty:?}.{longer}");
+            }
+            assert!(ty.field("").is_none() && ty.field("zzzzzzzzzz").is_none());
+        }
     }
 
     #[test]
