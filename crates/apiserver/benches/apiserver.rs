@@ -3,16 +3,17 @@
 use axum::{Router, body::Bytes, extract::Path, http::StatusCode, routing::post};
 use hostler_apiserver::{ApiServer, Options};
 use hostler_base::{Body, Chance, Clock, Transport, transport};
-use http::{Request, Response};
+use http::{Request, Response, header::CONTENT_TYPE};
 use http_body_util::BodyExt;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     process::Command,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
+use tokio::sync::Notify;
 use tower::ServiceExt;
 
 const PODS: usize = 10_000;
@@ -31,9 +32,12 @@ fn main() {
         match std::env::args().nth(1).as_deref() {
             Some(MEMORY) => memory().await,
             Some(START) => first_answer().await,
+            Some("creates") => creates(pods_asked_for()).await,
+            Some("list") => list().await,
+            Some("fan-out") => fan_out().await,
             _ => {
                 println!("pod: {} bytes of JSON; one thread, in process, no sockets\n", pod(0).len());
-                creates().await;
+                creates(PODS).await;
                 list().await;
                 fan_out().await;
                 start_up();
@@ -117,21 +121,83 @@ async fn create_all(transport: &Transport, count: usize) -> Duration {
     start.elapsed()
 }
 
-/// The same kind of router with a handler that does what every server that keeps encoded objects must do:
-/// it parses, finds the name, encodes, stores and answers.
+/// How many changes the server keeps, and so does the handler beside it.
+const HISTORY: usize = 2048;
+
+/// One state of an object: its encoding and what selectors ask for.
+struct Kept {
+    name: (Box<str>, Box<str>),
+    bytes: Bytes,
+    _labels: Box<[(Box<str>, Box<str>)]>,
+}
+
+#[derive(Default)]
+struct Shelf {
+    revision: u64,
+    objects: BTreeMap<(Box<str>, Box<str>), Arc<Kept>>,
+    log: VecDeque<Arc<Kept>>,
+}
+
+/// A handler that knows nothing of kinds and does what every server that keeps encoded objects with a history must
+/// do: it parses, sets the metadata that only a server can, finds the labels, encodes, stores under the name if that
+/// is free, remembers the change for watchers and rings for them, and answers with the object.
+struct StoreOnly {
+    shelf: Mutex<Shelf>,
+    changed: Notify,
+    clock: Clock,
+    chance: Chance,
+}
+
+impl StoreOnly {
+    fn create(&self, namespace: &str, body: &[u8]) -> Result<Bytes, StatusCode> {
+        let mut object: Value = serde_json::from_slice(body).map_err(|_| StatusCode::BAD_REQUEST)?;
+        let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+        let metadata = metadata.ok_or(StatusCode::BAD_REQUEST)?;
+        let uid = self.chance.u128();
+        let uid = format!("{:08x}-{:04x}-4{:03x}-8000-{:012x}", uid >> 96, uid >> 112, uid >> 116, uid >> 80);
+        metadata.insert("uid".to_owned(), uid.into());
+        metadata.insert("namespace".to_owned(), namespace.into());
+        metadata.insert("creationTimestamp".to_owned(), self.clock.now().to_string().into());
+        let name = metadata.get("name").and_then(Value::as_str).ok_or(StatusCode::UNPROCESSABLE_ENTITY)?;
+        let name: (Box<str>, Box<str>) = (namespace.into(), name.into());
+        let labels = metadata.get("labels").and_then(Value::as_object).into_iter().flatten();
+        let labels = labels
+            .map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into()))
+            .collect();
+        let mut shelf = self.shelf.lock().expect("no panic");
+        let revision = shelf.revision + 1;
+        metadata.insert("resourceVersion".to_owned(), revision.to_string().into());
+        if shelf.objects.contains_key(&name) {
+            return Err(StatusCode::CONFLICT);
+        }
+        let bytes = Bytes::from(object.to_string().into_boxed_str().into_boxed_bytes());
+        let kept = Arc::new(Kept { name, bytes, _labels: labels });
+        let answer = kept.bytes.clone();
+        shelf.objects.insert(kept.name.clone(), Arc::clone(&kept));
+        shelf.log.push_back(kept);
+        if shelf.log.len() > HISTORY {
+            shelf.log.pop_front();
+        }
+        shelf.revision = revision;
+        drop(shelf);
+        self.changed.notify_waiters();
+        Ok(answer)
+    }
+}
+
+/// The same kind of router with that handler.
 fn store_only() -> Transport {
-    let objects: Arc<Mutex<BTreeMap<String, Bytes>>> = Arc::default();
+    let handler = Arc::new(StoreOnly {
+        shelf: Mutex::default(),
+        changed: Notify::new(),
+        clock: Clock::system(),
+        chance: Chance::from_seed(1),
+    });
     let router: Router = Router::new().route(
         "/api/v1/namespaces/{namespace}/pods",
-        post(move |Path(namespace): Path<String>, body: Bytes| {
-            let objects = Arc::clone(&objects);
-            async move {
-                let object: Value = serde_json::from_slice(&body).expect("JSON");
-                let name = object["metadata"]["name"].as_str().expect("a name");
-                let stored = Bytes::from(object.to_string());
-                objects.lock().expect("no panic").insert(format!("{namespace}/{name}"), stored.clone());
-                (StatusCode::CREATED, stored)
-            }
+        post(async move |Path(namespace): Path<String>, body: Bytes| {
+            let created = handler.create(&namespace, &body)?;
+            Ok::<_, StatusCode>((StatusCode::CREATED, [(CONTENT_TYPE, "application/json")], created))
         }),
     );
     routed(router)
@@ -141,19 +207,33 @@ fn per_second(count: usize, time: Duration) -> f64 {
     f64::from(u32::try_from(count).expect("a small number")) / time.as_secs_f64()
 }
 
-async fn creates() {
+const ROUNDS: usize = 9;
+
+/// A second argument: for a profiler that is slow.
+fn pods_asked_for() -> usize {
+    std::env::args().nth(2).and_then(|count| count.parse().ok()).unwrap_or(PODS)
+}
+
+async fn creates(pods: usize) {
     let mut ratios = Vec::new();
-    let (mut ours, mut limit) = (0.0, 0.0);
+    let (mut ours, mut limit) = (0.0_f64, 0.0_f64);
     // The two take turns, so that a busy moment of the machine hits both.
-    for _ in 0..5 {
+    for _ in 0..ROUNDS {
         let (_server, embedded) = server();
-        ours = per_second(PODS, create_all(&embedded, PODS).await);
-        limit = per_second(PODS, create_all(&store_only(), PODS).await);
-        ratios.push(ours / limit);
+        let this = per_second(pods, create_all(&embedded, pods).await);
+        let that = per_second(pods, create_all(&store_only(), pods).await);
+        ratios.push(this / that);
+        (ours, limit) = (ours.max(this), limit.max(that));
     }
     ratios.sort_by(f64::total_cmp);
-    println!("creates: {ours:.0}/s, a handler that only parses and stores: {limit:.0}/s (last of 5 rounds)");
-    println!("         ratio {:.2} (median), goal at least 0.4", ratios[2]);
+    println!(
+        "creates: {ours:.0}/s, a handler that only parses and stores: {limit:.0}/s (each the best of {ROUNDS})"
+    );
+    println!(
+        "         ratio {:.2} (of the best), {:.2} (median of the rounds), goal at least 0.4",
+        ours / limit,
+        ratios[ROUNDS / 2]
+    );
 }
 
 async fn list() {
@@ -163,7 +243,14 @@ async fn list() {
     let mut size = 0;
     for _ in 0..9 {
         let start = Instant::now();
-        size = answered(&embedded, "GET", "/api/v1/pods", Vec::new()).await.len();
+        let response = send(&embedded, "GET", "/api/v1/pods", Vec::new()).await;
+        assert!(response.status().is_success(), "{}", response.status());
+        // As a connection does: part by part, without a copy of the whole.
+        let mut body = response.into_body();
+        size = 0;
+        while let Some(frame) = body.frame().await {
+            size += frame.expect("a part").data_ref().map_or(0, Bytes::len);
+        }
         times.push(start.elapsed());
     }
     println!(
