@@ -46,6 +46,10 @@ pub trait Driver: Send + Sync {
     /// How long a new machine may be missing from this cloud's lists.
     fn list_lag(&self) -> Duration;
 
+    /// Where this driver's machines are. What is looked for in one place says nothing about another, so
+    /// whoever orders a machine writes this down with it.
+    fn place(&self) -> String;
+
     /// The cloud's ids of these volumes, for the wait until they are detached. A volume of another cloud is
     /// left out.
     async fn volumes(&self, _volumes: &[VolumeSource]) -> Result<Vec<String>, Failure> {
@@ -170,6 +174,9 @@ mod tests {
         }
         fn list_lag(&self) -> Duration {
             Duration::ZERO
+        }
+        fn place(&self) -> String {
+            "nowhere".into()
         }
     }
 

@@ -41,10 +41,11 @@ impl Client {
         &self.place
     }
 
-    /// The servers that the API selects by `selector`; whoever calls filters again.
+    /// The servers that the API selects by `selector`; whoever calls filters again. Without details: those
+    /// would bring everybody's user data along.
     pub async fn list_servers(&self, selector: Option<&str>) -> Result<Vec<Server>, Failure> {
         let query = selector.map_or_else(String::new, |text| format!("&label_selector={}", escape(text)));
-        let path = format!("{}?details=true{query}", self.servers());
+        let path = format!("{}?details=false{query}", self.servers());
         let list: ServerList = self.call(Method::GET, &path, Bytes::new()).await?;
         Ok(list.items)
     }
@@ -97,8 +98,14 @@ impl Client {
                 })?
                 .into_parts();
             let status = head.status;
-            let request_id = head.headers.get("x-request-id").and_then(|id| id.to_str().ok());
-            if status.is_success() { Ok(answer) } else { Err(failure_of(status, &answer, request_id)) }
+            if status.is_success() {
+                return Ok(answer);
+            }
+            let failure = failure_of(status, &answer);
+            // What the cloud's support asks for. It is another one each time, so it is in no message.
+            let request = head.headers.get("x-request-id").and_then(|id| id.to_str().ok());
+            tracing::info!(%method, path, request, %failure, "STACKIT refused a call");
+            Err(failure)
         };
         tokio::time::timeout(CALL_TIMEOUT, call).await.unwrap_or_else(|_| {
             let seconds = CALL_TIMEOUT.as_secs();

@@ -38,21 +38,40 @@ impl StackitDriver {
         match id.project() {
             Some(project) if project != here => Err(Failure::new(
                 Code::InvalidArgument,
-                format!("{id} is in project {project}, the Secret is for {here}"),
+                format!(
+                    "the server {id} is in project {project}, the Secret is for {here}: put its project-id back"
+                ),
             )),
             _ => Ok(id.server()),
         }
     }
 
-    /// Everything in a list that can be read as a machine. A server whose id is no id cannot be.
-    fn machines(&self, servers: &[Server]) -> Vec<Machine> {
-        servers.iter().filter_map(|server| machine(&self.client.place().project, server)).collect()
+    /// One that cannot be read spoils all: what is left out would count as absent.
+    fn machines(&self, servers: &[Server]) -> Result<Vec<Machine>, Failure> {
+        servers.iter().map(|server| machine(&self.client.place().project, server)).collect()
+    }
+
+    /// The server with this id; nothing if the API says that there is none.
+    async fn ask(&self, id: &ProviderId) -> Result<Vec<Machine>, Failure> {
+        let wanted = self.own_id(id)?;
+        match self.client.get_server(wanted).await {
+            Ok(server) if server.id == wanted => self.machines(&[server]),
+            Ok(server) => Err(Failure::new(
+                Code::Unavailable,
+                format!("STACKIT was asked for the server {wanted} and answered with {:?}", server.id),
+            )),
+            Err(failure) if failure.code == Code::NotFound => Ok(Vec::new()),
+            Err(failure) => Err(failure),
+        }
     }
 }
 
-fn machine(project: &str, server: &Server) -> Option<Machine> {
-    Some(Machine {
-        provider_id: ProviderId::stackit(project, &server.id).ok()?,
+fn machine(project: &str, server: &Server) -> Result<Machine, Failure> {
+    let provider_id = ProviderId::stackit(project, &server.id).map_err(|error| {
+        Failure::new(Code::Unavailable, format!("STACKIT told of a server with an unusable id: {error}"))
+    })?;
+    Ok(Machine {
+        provider_id,
         name: server.name.clone(),
         marks: marks(server),
         state: state(server),
@@ -104,29 +123,26 @@ fn addresses(server: &Server) -> Vec<Address> {
 #[async_trait]
 impl Driver for StackitDriver {
     async fn find(&self, identity: &Identity, id: Option<&ProviderId>) -> Result<Finding, Failure> {
+        self.poller.stir();
         let began_at = self.clock.now();
-        let (how, found) = match id {
-            Some(id) => match self.client.get_server(self.own_id(id)?).await {
-                Ok(server) => (How::Asked, Found::from_machines(self.machines(&[server]))),
-                Err(failure) if failure.code == Code::NotFound => (How::Asked, Found::Absent),
-                Err(failure) => return Err(failure),
-            },
+        let (how, machines) = match id {
+            Some(id) => (How::Asked, self.ask(id).await?),
             None => {
                 let selector = format!("{}={}", labels::MACHINE, identity.machine);
-                let mut machines = self.machines(&self.client.list_servers(Some(&selector)).await?);
+                let mut machines = self.machines(&self.client.list_servers(Some(&selector)).await?)?;
                 machines.retain(|machine| identity.recognise(&machine.marks) == Recognition::Ours);
-                (How::Listed, Found::from_machines(machines))
+                (How::Listed, machines)
             }
         };
-        Ok(Finding { found, evidence: Evidence { how, began_at, answered_at: self.clock.now() } })
+        let evidence = Evidence { how, began_at, answered_at: self.clock.now() };
+        Ok(Finding { found: Found::from_machines(machines), evidence })
     }
 
     async fn create(&self, order: &Order) -> Result<Machine, Failure> {
+        self.poller.stir();
         let call = ProviderSpec::parse(&order.spec)?.create_call(order)?;
         let server = self.client.create_server(&call).await?;
-        machine(&self.client.place().project, &server).ok_or_else(|| {
-            Failure::new(Code::Unknown, format!("STACKIT made a server with the unusable id {:?}", server.id))
-        })
+        machine(&self.client.place().project, &server)
     }
 
     async fn settle(&self, _: &Order, machine: &Machine) -> Result<Settled, Failure> {
@@ -159,7 +175,7 @@ impl Driver for StackitDriver {
     async fn list(&self, scope: &Scope, begun_after: Option<Timestamp>) -> Result<Snapshot, Failure> {
         let Listing { began_at, answered_at, servers } =
             self.poller.listing(begun_after.unwrap_or(Timestamp::MIN)).await?;
-        let mut machines = self.machines(&servers);
+        let mut machines = self.machines(&servers)?;
         machines.retain(|machine| scope.holds(&machine.marks));
         Ok(Snapshot::new(began_at, answered_at, machines))
     }
@@ -178,6 +194,11 @@ impl Driver for StackitDriver {
 
     fn list_lag(&self) -> Duration {
         LIST_LAG
+    }
+
+    fn place(&self) -> String {
+        let Place { project, region } = self.client.place();
+        format!("project {project} region {region}")
     }
 }
 

@@ -3,9 +3,11 @@ use hostler_driver::{Code, Failure};
 use http::StatusCode;
 
 /// What an HTTP answer that is no success means. The one place where status and body become a code.
-pub fn failure_of(status: StatusCode, body: &[u8], request_id: Option<&str>) -> Failure {
+///
+/// The message is the same whenever the same thing goes wrong: it is compared with what is written already.
+pub fn failure_of(status: StatusCode, body: &[u8]) -> Failure {
     let own: Option<ErrorBody> = serde_json::from_slice(body).ok();
-    let text = own.as_ref().map_or_else(|| excerpt(body), |error| error.msg.clone());
+    let text = excerpt(own.as_ref().map_or(body, |error| error.msg.as_bytes()));
     let lower = text.to_lowercase();
     let code = match status.as_u16() {
         _ if lower.contains("no valid host") || lower.contains("quota exceeded") => Code::ResourceExhausted,
@@ -21,13 +23,12 @@ pub fn failure_of(status: StatusCode, body: &[u8], request_id: Option<&str>) -> 
         429 | 500..=599 => Code::Unavailable,
         _ => Code::Unknown,
     };
-    let request = request_id.map_or_else(String::new, |id| format!(" (request {id})"));
-    Failure::new(code, format!("STACKIT answered {}: {text}{request}", status.as_u16()))
+    Failure::new(code, format!("STACKIT answered {}: {text}", status.as_u16()))
 }
 
-/// A foreign page is cut to what fits into an event.
+/// What fits into an event.
 fn excerpt(body: &[u8]) -> String {
-    let text: String = String::from_utf8_lossy(body).chars().filter(|c| !c.is_control()).take(200).collect();
+    let text: String = String::from_utf8_lossy(body).chars().filter(|c| !c.is_control()).take(400).collect();
     if text.is_empty() { "no body".to_owned() } else { text }
 }
 
@@ -61,18 +62,15 @@ mod tests {
         ];
         for (status, body, code) in cases {
             let status = StatusCode::from_u16(status).unwrap();
-            assert_eq!(
-                failure_of(status, body, None).code,
-                code,
-                "{status} {}",
-                String::from_utf8_lossy(body)
-            );
+            assert_eq!(failure_of(status, body).code, code, "{status} {}", String::from_utf8_lossy(body));
         }
     }
 
     #[test]
-    fn the_request_id_is_kept_for_the_support_case() {
-        let failure = failure_of(StatusCode::FORBIDDEN, br#"{"code":7,"msg":"no"}"#, Some("req-1"));
-        assert_eq!(failure.message, "STACKIT answered 403: no (request req-1)");
+    fn the_message_is_the_clouds_own_and_not_too_long() {
+        let failure = failure_of(StatusCode::FORBIDDEN, br#"{"code":7,"msg":"no"}"#);
+        assert_eq!(failure.message, "STACKIT answered 403: no");
+        let long = failure_of(StatusCode::FORBIDDEN, &[b'x'; 100_000]);
+        assert!(long.message.len() < 500);
     }
 }

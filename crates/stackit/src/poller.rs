@@ -4,11 +4,22 @@ use crate::{Client, wire::Server};
 use hostler_base::Clock;
 use hostler_driver::{Change, Changes, Failure};
 use jiff::Timestamp;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use tokio::sync::Mutex;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    sync::{Mutex, Notify},
+    time::Instant,
+};
 
-/// How often a project is listed while somebody listens.
+/// How often a project is listed while somebody waits for a server of it.
 const INTERVAL: Duration = Duration::from_secs(5);
+/// How often it is listed while nobody does.
+const IDLE_INTERVAL: Duration = Duration::from_secs(60);
+/// Whoever waits for a server calls the cloud at least once in this time.
+const BUSY_AFTER_CALL: Duration = Duration::from_secs(150);
 
 /// A complete list of a project's servers and when it was begun.
 #[derive(Clone)]
@@ -22,11 +33,37 @@ pub(crate) struct Poller {
     client: Client,
     clock: Clock,
     last: Mutex<Option<Listing>>,
+    last_call: std::sync::Mutex<Instant>,
+    stirred: Notify,
 }
 
 impl Poller {
     pub(crate) fn new(client: Client, clock: Clock) -> Self {
-        Self { client, clock, last: Mutex::new(None) }
+        let last_call = std::sync::Mutex::new(clock.instant());
+        Self { client, clock, last: Mutex::new(None), last_call, stirred: Notify::new() }
+    }
+
+    /// Somebody called the cloud for a machine, so there will be news to wait for.
+    pub(crate) fn stir(&self) {
+        *self.last_call.lock().unwrap_or_else(PoisonError::into_inner) = self.clock.instant();
+        self.stirred.notify_one();
+    }
+
+    fn is_busy(&self) -> bool {
+        let last = *self.last_call.lock().unwrap_or_else(PoisonError::into_inner);
+        self.clock.instant().saturating_duration_since(last) < BUSY_AFTER_CALL
+    }
+
+    /// Waits until the next list is due: soon while somebody waits for it.
+    async fn pause(&self) {
+        while !self.is_busy() {
+            tokio::select! {
+                biased;
+                () = self.stirred.notified() => {}
+                () = self.clock.sleep(IDLE_INTERVAL) => return,
+            }
+        }
+        self.clock.sleep(INTERVAL).await;
     }
 
     /// A list begun later than `after`; the last one if that is late enough, else a new one. Who comes while
@@ -52,7 +89,7 @@ impl Poller {
         let describe = Arc::new(describe);
         let start = (poller, describe, None::<BTreeMap<String, Server>>);
         let batches = futures::stream::unfold(start, |(poller, describe, before)| async move {
-            poller.clock.sleep(INTERVAL).await;
+            poller.pause().await;
             let after = poller.clock.now() - INTERVAL.min(Duration::from_secs(4));
             let (changes, now) = match poller.listing(after).await {
                 Ok(listing) => {

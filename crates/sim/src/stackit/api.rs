@@ -63,6 +63,7 @@ fn shown(server: &Shown, details: bool) -> Value {
     if details {
         body["nics"] = json!([{"nicId": view.id, "networkId": view.id, "networkName": "default",
             "mac": "02:00:00:00:00:01", "nicSecurity": true, "ipv4": server.address}]);
+        body["userData"] = json!(server.user_data);
     }
     body
 }
@@ -161,9 +162,8 @@ fn read(body: &Value) -> Result<NewServer, String> {
     if networking.contains_key("networkId") && networking.contains_key("nicIds") {
         return Err("networking matches neither variant".to_owned());
     }
-    if let Some(data) = body["userData"].as_str()
-        && STANDARD.decode(data).is_err()
-    {
+    let user_data = body["userData"].as_str().map(str::to_owned);
+    if user_data.as_ref().is_some_and(|data| STANDARD.decode(data).is_err()) {
         return Err("userData is not base64".to_owned());
     }
     let labels = match &body["labels"] {
@@ -177,7 +177,7 @@ fn read(body: &Value) -> Result<NewServer, String> {
             .collect::<Result<_, _>>()?,
         _ => return Err("labels is not an object".to_owned()),
     };
-    Ok(NewServer { name: name.to_owned(), machine_type: machine_type.to_owned(), labels })
+    Ok(NewServer { name: name.to_owned(), machine_type: machine_type.to_owned(), labels, user_data })
 }
 
 #[cfg(test)]

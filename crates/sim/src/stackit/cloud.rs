@@ -17,6 +17,7 @@ struct Server {
     name: String,
     machine_type: String,
     labels: BTreeMap<String, String>,
+    user_data: Option<String>,
     created_at: Timestamp,
     active_at: Timestamp,
     in_lists_at: Timestamp,
@@ -29,6 +30,7 @@ pub(super) struct NewServer {
     pub(super) name: String,
     pub(super) machine_type: String,
     pub(super) labels: BTreeMap<String, String>,
+    pub(super) user_data: Option<String>,
 }
 
 /// One server as the API shows it.
@@ -36,6 +38,7 @@ pub(super) struct Shown {
     pub(super) view: ServerView,
     pub(super) created_at: Timestamp,
     pub(super) address: String,
+    pub(super) user_data: Option<String>,
 }
 
 fn after(from: Timestamp, wait: Duration) -> Timestamp {
@@ -68,6 +71,7 @@ impl Cloud {
             name: new.name,
             machine_type: new.machine_type,
             labels: new.labels,
+            user_data: new.user_data,
             created_at: now,
             active_at: after(now, self.settings.boot_time),
             in_lists_at: after(now, self.settings.list_lag),
@@ -107,7 +111,8 @@ impl Cloud {
             };
             let [_, high, middle, low] = server.number.to_be_bytes();
             let address = format!("10.{high}.{middle}.{low}");
-            Some((Shown { view, created_at: server.created_at, address }, server))
+            let (created_at, user_data) = (server.created_at, server.user_data.clone());
+            Some((Shown { view, created_at, address, user_data }, server))
         })
     }
 
@@ -116,6 +121,7 @@ impl Cloud {
     }
 
     pub(super) fn get(&self, project: &str, region: &str, id: &str, now: Timestamp) -> Option<Shown> {
+        let id = self.settings.mistaken.get(id).map_or(id, String::as_str);
         let here = |view: &ServerView| view.project == project && view.region == region && view.id == id;
         self.shown(now).map(|(shown, _)| shown).find(|shown| here(&shown.view))
     }
@@ -136,7 +142,12 @@ impl Cloud {
                     && now >= server.in_lists_at
                     && (self.settings.ignores_selector || selector.iter().all(carries))
             })
-            .map(|(shown, _)| shown)
+            .map(|(mut shown, _)| {
+                if self.settings.without_id.contains(&shown.view.name) {
+                    shown.view.id.clear();
+                }
+                shown
+            })
             .collect()
     }
 

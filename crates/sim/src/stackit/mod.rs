@@ -34,6 +34,10 @@ pub struct Settings {
     pub fails: BTreeSet<String>,
     /// From `ACTIVE` until the node registers.
     pub join_time: Duration,
+    /// Servers of these names have no id in lists.
+    pub without_id: BTreeSet<String>,
+    /// Who asks for the server with one of these ids is told of another one.
+    pub mistaken: BTreeMap<String, String>,
 }
 
 impl Default for Settings {
@@ -46,6 +50,8 @@ impl Default for Settings {
             tokens: BTreeSet::new(),
             fails: BTreeSet::new(),
             join_time: Duration::from_secs(1),
+            without_id: BTreeSet::new(),
+            mistaken: BTreeMap::new(),
         }
     }
 }
@@ -99,7 +105,8 @@ impl Stackit {
     /// Puts a server there as somebody else would; gives its id.
     pub fn add_foreign(&self, project: &str, region: &str, name: &str, labels: &[(&str, &str)]) -> String {
         let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        let server = NewServer { name: name.to_owned(), machine_type: "c2i.2".to_owned(), labels };
+        let server =
+            NewServer { name: name.to_owned(), machine_type: "c2i.2".to_owned(), labels, user_data: None };
         self.create(project, region, server)
     }
 
