@@ -5,5 +5,7 @@
 mod flow;
 #[path = "main/life.rs"]
 mod life;
+#[path = "main/safety.rs"]
+mod safety;
 #[path = "main/sweep.rs"]
 mod sweep;

@@ -18,6 +18,5 @@ pub const CRITICAL_COMPONENTS_TAINT: &str = "node.gardener.cloud/critical-compon
 /// On a Machine: the create call that is under way or whose outcome is not known yet, as
 /// `<mark>@<time>`. Written before the call, removed with the id that came of it.
 pub const ATTEMPT_ANNOTATION: &str = "machine.hostler.dev/create-attempt";
-/// On a Machine: since when its server has not been found where it should be, as `<time>`: the first of
-/// the two findings that prove it gone.
-pub const MISSING_SINCE_ANNOTATION: &str = "machine.hostler.dev/server-missing-since";
+/// On a Machine: where its server was ordered. It is looked for there and nowhere else.
+pub const PLACE_ANNOTATION: &str = "machine.hostler.dev/place";

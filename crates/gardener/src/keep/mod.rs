@@ -17,13 +17,11 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use std::{fmt::Debug, time::Duration};
+use std::fmt::Debug;
 
 const KEEP: Lane = Lane { name: "keep", workers: 10 };
 const CLASS: &str = "MachineClass";
 const SECRET: &str = "Secret";
-/// How long a Machine waits for finalizers when nothing wakes it earlier.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// The controller of the finalizers of MachineClasses and Secrets.
 pub(crate) struct Keeper {
@@ -132,22 +130,34 @@ impl Keeper {
         }
     }
 
-    /// Why a new Machine has to wait: what it uses could still vanish under it.
+    /// Why a new Machine has to wait, in words: what it uses could still vanish under it. What is not there at all
+    /// is another matter.
     pub(crate) fn not_yet_kept(
         machine: &Machine,
         classes: &Cache<MachineClass>,
         secrets: &Cache<Secret>,
-    ) -> Option<Outcome> {
+    ) -> Option<String> {
         let key = Key::new(CLASS, machine.namespace().unwrap_or_default(), machine.spec.class.name.clone());
         let class = classes.get(&key).filter(|_| uses_class(machine, &key))?;
-        let lacks = |finalizers: &[String], wanted: &str| !finalizers.iter().any(|name| name == wanted);
-        let secret_lacks = |key: &Key| {
-            secrets.get(key).is_some_and(|secret| lacks(secret.finalizers(), names::SECRET_FINALIZER))
-        };
-        let waits =
-            lacks(class.finalizers(), names::FINALIZER) || secrets_of(&class).iter().any(secret_lacks);
-        waits.then_some(Outcome::After(LOOK_AGAIN))
+        let of_class = lacks(&*class, CLASS, names::FINALIZER);
+        of_class.or_else(|| {
+            let mut secrets = secrets_of(&class).into_iter().filter_map(|key| secrets.get(&key));
+            secrets.find_map(|secret| lacks(&*secret, SECRET, names::SECRET_FINALIZER))
+        })
     }
+}
+
+/// What to say about an object that has not our finalizer.
+fn lacks<K: Resource>(object: &K, kind: &str, finalizer: &str) -> Option<String> {
+    if object.finalizers().iter().any(|name| name == finalizer) {
+        return None;
+    }
+    let name = object.name_any();
+    Some(if object.meta().deletion_timestamp.is_some() {
+        format!("the {kind} {name:?} is being deleted: create it anew once it is gone, or name another one")
+    } else {
+        format!("waiting until the {kind} {name:?} has its finalizer {finalizer}")
+    })
 }
 
 /// The queue this controller works from.

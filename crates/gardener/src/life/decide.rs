@@ -1,14 +1,15 @@
-use super::{Cursor, NodeView, Observed, StatusChange, Step, Tried, text};
+use super::{Cursor, LOOK_AGAIN, NodeView, Observed, StatusChange, Step, Tried, text};
 use crate::api::{OperationState, OperationType, Phase};
 use hostler_driver::{
-    Code, Failure, Finding, Machine as Server, Operation, Periods, ProviderId, State, gone_twice, retry,
+    Code, Failure, Finding, Identity, Machine as Server, Operation, Periods, ProviderId, Recognition, State,
+    gone_twice, retry,
 };
 use std::time::Duration;
 
-/// How often a machine that is waited for is looked at when nothing wakes it earlier.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// How soon a pod that a budget holds back is asked again.
 const EVICT_AGAIN: Duration = Duration::from_secs(5);
+/// How soon finalizers that are waited for are looked for when nothing wakes the machine earlier.
+const KEPT_SOON: Duration = Duration::from_secs(5);
 
 /// The next step of this machine's life.
 pub fn decide(seen: &Observed) -> Step {
@@ -21,9 +22,15 @@ pub fn decide(seen: &Observed) -> Step {
 }
 
 fn creation(seen: &Observed) -> Step {
-    if let Err(failure) = &seen.ready_to_act {
-        return creation_failed(seen, Operation::FindForCreate, failure);
+    let started = !matches!(seen.phase, Phase::Empty | Phase::CrashLoopBackOff);
+    if started && seen.has_node_label && matches!(seen.provider_id, Some(Ok(_))) {
+        // Only its node matters now, whatever becomes of class, Secret and cloud.
+        return health(seen);
     }
+    let identity = match &seen.ready_to_act {
+        Ok(identity) => identity,
+        Err(failure) => return creation_failed(seen, Operation::FindForCreate, failure),
+    };
     if let Some((tried, failure)) = &seen.failure {
         let operation = match tried {
             Tried::Create => Operation::Create,
@@ -33,24 +40,9 @@ fn creation(seen: &Observed) -> Step {
         return creation_failed(seen, operation, failure);
     }
     match &seen.provider_id {
-        Some(Err(why)) => {
-            let failure = Failure::new(Code::InvalidArgument, format!("spec.providerID: {why}"));
-            creation_failed(seen, Operation::FindForCreate, &failure)
-        }
-        Some(Ok(_)) if !seen.has_node_label => adopt_written(seen),
-        Some(Ok(id)) => match seen.phase {
-            Phase::Empty | Phase::CrashLoopBackOff => start_up(seen, id),
-            _ => health(seen),
-        },
+        Some(Err(why)) => creation_failed(seen, Operation::FindForCreate, &unreadable(why)),
+        Some(Ok(id)) => start_up(seen, id, identity),
         None => first_server(seen),
-    }
-}
-
-/// The id is there but the label that names the node is not: the same write, once more.
-fn adopt_written(seen: &Observed) -> Step {
-    match &seen.provider_id {
-        Some(Ok(id)) => Step::Adopt(id.clone()),
-        _ => Step::Done,
     }
 }
 
@@ -59,35 +51,37 @@ fn first_server(seen: &Observed) -> Step {
     if let Some(created) = &seen.sightings.created {
         return Step::Adopt(created.provider_id.clone());
     }
-    let Some(mark) = &seen.attempt else { return Step::MarkAttempt };
+    if let Some(message) = &seen.not_kept
+        && (seen.attempt.is_none() || seen.attempt_unsent)
+    {
+        return Step::Wait { reason: "NotYetKept", message: message.clone(), again: KEPT_SOON };
+    }
+    // Without a look that succeeds nothing is marked: a mark binds the machine to the place it was made for.
     let Some(listed) = &seen.sightings.listed else { return Step::List };
     if let Some(server) = preferred(listed) {
         return Step::Adopt(server.provider_id.clone());
     }
+    let Some(mark) = &seen.attempt else { return Step::MarkAttempt };
     let age = seen.now.duration_since(mark.at);
     if seen.attempt_unsent {
-        // The look must come after the mark, or another writer's server could slip in between.
+        // The look must come after the mark, or another writer's server could slip in between. If by the
+        // clock it does not, the clock was set back: a new mark is right again.
         let looked_after_mark = listed.evidence.began_at >= mark.at;
-        return if age > super::SEND_WITHIN {
-            Step::MarkAttempt
-        } else if looked_after_mark {
-            Step::Create
-        } else {
-            Step::List
-        };
+        return if looked_after_mark && age <= super::SEND_WITHIN { Step::Create } else { Step::MarkAttempt };
+    }
+    if mark.is_from_the_future(seen.now) {
+        return Step::Redate(mark.clone());
     }
     if mark.ruled_out_by(&listed.evidence, seen.list_lag) {
         return Step::MarkAttempt;
     }
-    let horizon = super::AttemptMark::horizon(seen.list_lag);
-    let again = horizon.saturating_sub(age.unsigned_abs()).max(Duration::from_secs(1));
     Step::Wait {
         reason: "OutcomeUnknown",
         message: format!(
             "the create call of {} had no clear outcome; no second one is sent until the cloud's lists show what became of it",
             mark.at
         ),
-        again,
+        again: mark.wait(seen.now, seen.list_lag),
     }
 }
 
@@ -103,11 +97,18 @@ fn is_there(server: &Server) -> bool {
 }
 
 /// The server has an id; it is brought to the point where its node can join.
-fn start_up(seen: &Observed, id: &ProviderId) -> Step {
+fn start_up(seen: &Observed, id: &ProviderId, identity: &Identity) -> Step {
     let Some(asked) = &seen.sightings.asked else { return Step::Ask(id.clone()) };
     let Some(server) = asked.found.machines().first() else {
         return creation_failed(seen, Operation::Create, &gone(id));
     };
+    if is_foreign(server, identity) {
+        return creation_failed(seen, Operation::Create, &foreign(id, identity));
+    }
+    if !seen.has_node_label {
+        // The id is written but the name of the node is not: the same write, once more.
+        return Step::Adopt(id.clone());
+    }
     match &server.state {
         State::Failed { message } => {
             let failure = Failure::new(Code::Internal, format!("the server {id} failed: {message}"));
@@ -132,9 +133,28 @@ fn start_up(seen: &Observed, id: &ProviderId) -> Step {
                     &Failure::new(Code::DeadlineExceeded, message),
                 );
             }
-            Step::Wait { reason: "ServerStarting", message, again: LOOK_AGAIN }
+            Step::Wait { reason: "ServerStarting", message, again: LOOK_AGAIN.unsigned_abs() }
         }
     }
+}
+
+/// Whether a server whose id is written on the Machine is another one's all the same.
+fn is_foreign(server: &Server, identity: &Identity) -> bool {
+    identity.recognise(&server.marks) == Recognition::Foreign
+}
+
+fn foreign(id: &ProviderId, identity: &Identity) -> Failure {
+    Failure::new(
+        Code::FailedPrecondition,
+        format!(
+            "spec.providerID: the server {id} is not labelled as machine {:?} and is left alone: correct the id or remove it",
+            identity.machine
+        ),
+    )
+}
+
+fn unreadable(why: &str) -> Failure {
+    Failure::new(Code::InvalidArgument, format!("spec.providerID: {why}: correct the id or remove it"))
 }
 
 fn gone(id: &ProviderId) -> Failure {
@@ -161,36 +181,18 @@ fn creation_failed(seen: &Observed, operation: Operation, failure: &Failure) -> 
         state: OperationState::Failed,
         operation: OperationType::Create,
     };
-    written_or(seen, change, wait_after(operation, failure))
+    written_or(seen, change, try_again(operation, failure))
 }
 
-fn wait_after(operation: Operation, failure: &Failure) -> Step {
+fn try_again(operation: Operation, failure: &Failure) -> Step {
     let period = Periods::default().of(retry::retry(operation, failure.code));
-    Step::Wait {
-        reason: "CloudFailure",
-        message: failure.message.clone(),
-        again: period.unwrap_or(Duration::from_secs(5)),
-    }
+    Step::TryAgain { failure: failure.clone(), again: period.unwrap_or_else(|| Periods::default().short) }
 }
 
 /// Writes the status unless it is written already; then goes on with `next`.
 fn written_or(seen: &Observed, change: StatusChange, next: Step) -> Step {
     let same_phase = change.phase.is_none_or(|phase| phase == seen.phase);
-    if same_phase && same_failure(&change.description, &seen.description) {
-        next
-    } else {
-        Step::WriteStatus(change)
-    }
-}
-
-/// Whether two descriptions tell the same. Clouds give every refusal an id of its own in brackets; if that
-/// alone counted as news, each write would wake the machine to be refused again at once.
-fn same_failure(one: &str, other: &str) -> bool {
-    let without_id = |text: &str| match text.split_once(" (request ") {
-        Some((head, tail)) => format!("{head}{}", tail.split_once(')').map_or("", |(_, rest)| rest)),
-        None => text.to_owned(),
-    };
-    without_id(one) == without_id(other)
+    if same_phase && change.description == seen.description { next } else { Step::WriteStatus(change) }
 }
 
 /// The server was started; now its node decides.
@@ -241,7 +243,7 @@ fn health(seen: &Observed) -> Step {
             } else {
                 ("NodeNotReady", format!("waiting for node {name} to join and become Ready"))
             };
-            Step::Wait { reason, message, again: left.min(LOOK_AGAIN) }
+            Step::Wait { reason, message, again: left.min(LOOK_AGAIN.unsigned_abs()) }
         }
         Phase::Running if !healthy => {
             let what = match &seen.node {
@@ -269,13 +271,15 @@ fn deleting_with(description: String, state: OperationState) -> StatusChange {
     }
 }
 
+/// The first step of a deletion, from which all others follow.
+fn begin() -> Step {
+    Step::WriteStatus(StatusChange {
+        phase: Some(Phase::Terminating),
+        ..deleting_with(text::GET_VM_STATUS.to_owned(), OperationState::Processing)
+    })
+}
+
 fn deletion(seen: &Observed) -> Step {
-    let begin = || {
-        Step::WriteStatus(StatusChange {
-            phase: Some(Phase::Terminating),
-            ..deleting_with(text::GET_VM_STATUS.to_owned(), OperationState::Processing)
-        })
-    };
     let next =
         |description: String| Step::WriteStatus(deleting_with(description, OperationState::Processing));
     if seen.phase != Phase::Terminating {
@@ -283,7 +287,7 @@ fn deletion(seen: &Observed) -> Step {
     }
     match Cursor::read(&seen.description) {
         Cursor::Start => begin(),
-        Cursor::GetVmStatus => next(text::DRAIN.to_owned()),
+        Cursor::GetVmStatus => name_node(seen),
         Cursor::Drain => match &seen.node {
             None => next(format!(
                 "Skipping drain as nodeName is not a valid one for machine. {}",
@@ -299,6 +303,11 @@ fn deletion(seen: &Observed) -> Step {
         Cursor::DeleteVm => delete_servers(seen),
         Cursor::DeleteNode => match &seen.node {
             Some(_) => Step::DeleteNode,
+            None if !seen.has_node_label => next(format!(
+                "Label \"node\" not present on machine {:?}, continuing deletion flow. {}",
+                seen.name,
+                text::REMOVE_FINALIZER
+            )),
             None => next(format!(
                 "No node object found for {:?}, continuing deletion flow. {}",
                 seen.name,
@@ -307,6 +316,67 @@ fn deletion(seen: &Observed) -> Step {
         },
         Cursor::RemoveFinalizer => Step::RemoveFinalizer,
     }
+}
+
+/// Whether there is no server and cannot be one, without asking any cloud: nothing that is written tells of an
+/// attempt, and as what is needed for one is not there, none could be made.
+///
+/// What another program did that writes nothing before its call is not seen. It would have kept the class by its
+/// finalizer; who tears that off has to look after the servers.
+fn never_ordered(seen: &Observed) -> bool {
+    seen.untouched && seen.provider_id.is_none() && !seen.has_node_label && seen.ready_to_act.is_err()
+}
+
+/// Before the drain the node's name must be known. It is written with the server's id, so without a name
+/// there is no server, or one whose id we never learnt.
+fn name_node(seen: &Observed) -> Step {
+    let next = |description: &str| {
+        Step::WriteStatus(deleting_with(description.to_owned(), OperationState::Processing))
+    };
+    let without_server =
+        || next(&format!("VM was not found at provider. Moving forward to node drain. {}", text::DRAIN));
+    if seen.has_node_label {
+        return next(text::DRAIN);
+    }
+    if never_ordered(seen) {
+        return without_server();
+    }
+    let identity = match &seen.ready_to_act {
+        Ok(identity) => identity,
+        Err(failure) => return status_unknown(seen, failure),
+    };
+    if let Some((_, failure)) = &seen.failure {
+        return status_unknown(seen, failure);
+    }
+    match &seen.provider_id {
+        None => {}
+        Some(Err(why)) => return status_unknown(seen, &unreadable(why)),
+        Some(Ok(id)) => {
+            let Some(asked) = &seen.sightings.asked else { return Step::Ask(id.clone()) };
+            match asked.found.machines().first() {
+                Some(server) if is_foreign(server, identity) => {
+                    return status_unknown(seen, &foreign(id, identity));
+                }
+                Some(_) => return Step::Adopt(id.clone()),
+                None => {}
+            }
+        }
+    }
+    let Some(listed) = &seen.sightings.listed else { return Step::List };
+    preferred(listed).map_or_else(without_server, |server| Step::Adopt(server.provider_id.clone()))
+}
+
+fn status_unknown(seen: &Observed, failure: &Failure) -> Step {
+    let retry = match retry::retry(Operation::FindForDelete, failure.code) {
+        retry::Retry::Short => "aborting with retry. ".to_owned(),
+        _ => format!("aborting without retry. machine code: {} ", failure.to_machine_error()),
+    };
+    let description = format!(
+        "Error occurred with decoding machine error status while getting VM status, {retry}{}",
+        text::GET_VM_STATUS
+    );
+    let change = deleting_with(description, OperationState::Failed);
+    written_or(seen, change, try_again(Operation::FindForDelete, failure))
 }
 
 fn drain(seen: &Observed, node: &NodeView) -> Step {
@@ -341,9 +411,16 @@ fn drain(seen: &Observed, node: &NodeView) -> Step {
 
 /// Every server that carries the identity goes, and the cloud has to say twice that none is left.
 fn delete_servers(seen: &Observed) -> Step {
-    if let Err(failure) = &seen.ready_to_act {
-        return deletion_failed(seen, Operation::FindForDelete, failure);
+    if never_ordered(seen) {
+        return Step::WriteStatus(deleting_with(
+            format!("VM not found. Continuing deletion flow. {}", text::DELETE_NODE),
+            OperationState::Processing,
+        ));
     }
+    let identity = match &seen.ready_to_act {
+        Ok(identity) => identity,
+        Err(failure) => return deletion_failed(seen, Operation::FindForDelete, failure),
+    };
     if let Some((tried, failure)) = &seen.failure {
         let operation = if *tried == Tried::Delete { Operation::Delete } else { Operation::FindForDelete };
         return deletion_failed(seen, operation, failure);
@@ -351,18 +428,22 @@ fn delete_servers(seen: &Observed) -> Step {
     let id = match &seen.provider_id {
         None => None,
         Some(Ok(id)) => Some(id),
-        Some(Err(why)) => {
-            let failure = Failure::new(Code::InvalidArgument, format!("spec.providerID: {why}"));
-            return deletion_failed(seen, Operation::Delete, &failure);
-        }
+        Some(Err(why)) => return deletion_failed(seen, Operation::Delete, &unreadable(why)),
     };
     if let Some(id) = id {
         let Some(asked) = &seen.sightings.asked else { return Step::Ask(id.clone()) };
+        if asked.found.machines().iter().any(|server| is_foreign(server, identity)) {
+            return deletion_failed(seen, Operation::Delete, &foreign(id, identity));
+        }
         if let Some(step) = asked.found.machines().iter().find_map(remove) {
             return step;
         }
     }
     let Some(listed) = &seen.sightings.listed else { return Step::List };
+    if !seen.has_node_label && preferred(listed).is_some() {
+        // It came late, of a call that had no clear outcome, and may have a node with pods on it by now.
+        return begin();
+    }
     if let Some(step) = listed.found.machines().iter().find_map(remove) {
         return step;
     }
@@ -375,13 +456,13 @@ fn delete_servers(seen: &Observed) -> Step {
         && !seen.attempt_unsent
         && !mark.ruled_out_by(&listed.evidence, seen.list_lag)
     {
-        let waited = seen.now.duration_since(mark.at).unsigned_abs();
-        let again =
-            super::AttemptMark::horizon(seen.list_lag).saturating_sub(waited).max(Duration::from_secs(1));
+        if mark.is_from_the_future(seen.now) {
+            return Step::Redate(mark.clone());
+        }
         return Step::Wait {
             reason: "OutcomeUnknown",
             message: "a create call had no clear outcome; the Machine stays until the cloud's lists show what became of it".to_owned(),
-            again,
+            again: mark.wait(seen.now, seen.list_lag),
         };
     }
     Step::WriteStatus(deleting_with(
@@ -397,14 +478,14 @@ fn remove(server: &Server) -> Option<Step> {
         State::Deleting => Some(Step::Wait {
             reason: "ServerDeleting",
             message: format!("waiting for the cloud to delete {}", server.provider_id),
-            again: LOOK_AGAIN,
+            again: LOOK_AGAIN.unsigned_abs(),
         }),
         _ => Some(Step::DeleteServer(server.provider_id.clone())),
     }
 }
 
 fn deletion_failed(seen: &Observed, operation: Operation, failure: &Failure) -> Step {
-    let wait = wait_after(operation, failure);
+    let again = try_again(operation, failure);
     let error = failure.to_machine_error();
     let description = match retry::retry(operation, failure.code) {
         retry::Retry::Short => format!(
@@ -413,21 +494,5 @@ fn deletion_failed(seen: &Observed, operation: Operation, failure: &Failure) -> 
         ),
         _ => format!("VM deletion failed due to - {error}. Aborting operation. {}", text::DELETE_VM),
     };
-    written_or(seen, deleting_with(description, OperationState::Failed), wait)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn another_request_id_is_no_news() {
-        let told = |id: &str| format!("Cloud provider message - STACKIT answered 403: no (request {id})]");
-        assert!(same_failure(&told("req-1"), &told("req-2")));
-        assert!(!same_failure(
-            &told("req-1"),
-            "Cloud provider message - STACKIT answered 500: no (request req-1)]"
-        ));
-        assert!(!same_failure("one", "another"));
-    }
+    written_or(seen, deleting_with(description, OperationState::Failed), again)
 }

@@ -13,13 +13,22 @@ pub use cursor::{Cursor, text};
 pub use decide::decide;
 
 use crate::api::{OperationState, OperationType, Phase};
-use hostler_driver::{Attempt, Code, Evidence, Failure, Finding, Machine as Server, ProviderId};
+use hostler_driver::{Attempt, Code, Evidence, Failure, Finding, Identity, Machine as Server, ProviderId};
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
 /// How long after an attempt was marked its create call may be sent. A run that was held up longer than
 /// this marks a new one.
+///
+/// Two processes at once are kept apart by the mark: only one of them can write it, the other one sees it
+/// and waits. What no mark can help against is a process that stands still between its decision and the
+/// call for so long that another one has ruled its attempt out (see [`AttemptMark::horizon`]). That call is
+/// refused by the leader fence of the client stack: by then less than the call's time is left on the lease of
+/// the one that stood still. A process without a lease must be the only one, as in `hostler dev`; the lease
+/// comes with the command `machine-controller`.
 pub const SEND_WITHIN: SignedDuration = SignedDuration::from_secs(10);
+/// How often a machine that is waited for is looked at when nothing wakes it earlier.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 /// How long the cloud may take to act on a create call after it was sent; calls are cut off before.
 pub const CALL_LIMIT: SignedDuration = SignedDuration::from_secs(50);
 
@@ -46,6 +55,21 @@ impl AttemptMark {
     pub fn horizon(list_lag: Duration) -> Duration {
         let waits = SEND_WITHIN.saturating_add(CALL_LIMIT).unsigned_abs();
         waits.saturating_add(list_lag)
+    }
+
+    /// How long until a list can rule it out, as far as is worth waiting without a look: clocks may differ
+    /// between two processes, and one may be set back.
+    fn wait(&self, now: Timestamp, list_lag: Duration) -> Duration {
+        let age = now.duration_since(self.at);
+        let horizon = SignedDuration::try_from(Self::horizon(list_lag)).unwrap_or(SignedDuration::MAX);
+        let left = horizon.saturating_sub(age).clamp(SignedDuration::from_secs(1), LOOK_AGAIN);
+        left.unsigned_abs()
+    }
+
+    /// Whether the clock was set back since, or was wrong when it was made. Its call may have been sent all the
+    /// same; only when is not known.
+    fn is_from_the_future(&self, now: Timestamp) -> bool {
+        self.at > now
     }
 
     fn ruled_out_by(&self, evidence: &Evidence, list_lag: Duration) -> bool {
@@ -97,7 +121,6 @@ pub struct Observed {
     pub deleting: bool,
     pub has_finalizer: bool,
     pub phase: Phase,
-    pub operation: Option<OperationType>,
     pub description: String,
     /// What `spec.providerID` says; unreadable text is an error.
     pub provider_id: Option<Result<ProviderId, String>>,
@@ -105,8 +128,12 @@ pub struct Observed {
     pub attempt: Option<AttemptMark>,
     /// The mark was written by this very run, so its call has not been sent.
     pub attempt_unsent: bool,
+    /// Nothing on the Machine tells of an attempt to make a server, sent or not.
+    pub untouched: bool,
     /// Class, Secret and driver are there.
-    pub ready_to_act: Result<(), Failure>,
+    pub ready_to_act: Result<Identity, Failure>,
+    /// Why class or Secret could still vanish under a server that is made now.
+    pub not_kept: Option<String>,
     pub sightings: Sightings,
     /// The last thing that failed in this run, with what was tried.
     pub failure: Option<(Tried, Failure)>,
@@ -145,6 +172,8 @@ pub enum Step {
     List,
     /// Write a fresh attempt mark on the Machine, its version as precondition.
     MarkAttempt,
+    /// Write the mark once more with the time of now. Its call counts as sent.
+    Redate(AttemptMark),
     /// Send the create call of the mark.
     Create,
     /// Write the server's id and node name on the Machine and take the mark off.
@@ -159,6 +188,11 @@ pub enum Step {
     DeleteServer(ProviderId),
     DeleteNode,
     RemoveFinalizer,
+    /// Something failed and is written down; try again after this time.
+    TryAgain {
+        failure: Failure,
+        again: Duration,
+    },
     /// Nothing can be done now; look again after this time, or when something changes.
     Wait {
         reason: &'static str,

@@ -3,7 +3,7 @@
 
 use super::{AttemptMark, Machine, MachineController, Means, Memory, Next, Tried};
 use crate::{
-    api::names,
+    api::{OperationState, OperationType, names},
     life::{StatusChange, Step},
 };
 use hostler_controller::{EventKind, Outcome, Trouble};
@@ -35,40 +35,57 @@ impl MachineController {
         match step {
             Step::AddFinalizer => {
                 let add = |machine: &mut Machine| machine.finalizers_mut().push(names::FINALIZER.to_owned());
-                self.write(machine, add).await
+                self.write(machine, memory, add).await
             }
             Step::MarkAttempt => {
                 let mark = AttemptMark {
                     attempt: Attempt(self.chance.text(MARK_ALPHABET, 10)),
                     at: self.clock.now(),
                 };
-                memory.attempt_unsent = true;
-                memory.sightings.listed = None;
-                self.write(machine, |machine| {
+                let place = means.map_err(Trouble::new)?.place;
+                *memory = Memory { attempt_unsent: true, ..Memory::default() };
+                self.write(machine, memory, |machine| {
+                    let annotations = machine.annotations_mut();
+                    annotations.insert(names::ATTEMPT_ANNOTATION.to_owned(), mark.render());
+                    annotations.insert(names::PLACE_ANNOTATION.to_owned(), place);
+                })
+                .await
+            }
+            Step::Redate(mark) => {
+                let mark = AttemptMark { at: self.clock.now(), ..mark };
+                *memory = Memory::default();
+                self.write(machine, memory, |machine| {
                     machine.annotations_mut().insert(names::ATTEMPT_ANNOTATION.to_owned(), mark.render());
                 })
                 .await
             }
             Step::Adopt(id) => {
                 let node = machine.name_any();
+                let place = means.map_err(Trouble::new)?.place;
                 *memory = Memory::default();
-                self.write(machine, move |machine| {
+                self.write(machine, memory, move |machine| {
                     machine.spec.provider_id = id.to_string();
-                    machine.annotations_mut().remove(names::ATTEMPT_ANNOTATION);
-                    let priority = machine.annotations_mut().entry(names::PRIORITY_ANNOTATION.to_owned());
+                    let annotations = machine.annotations_mut();
+                    annotations.remove(names::ATTEMPT_ANNOTATION);
+                    annotations.insert(names::PLACE_ANNOTATION.to_owned(), place);
+                    let priority = annotations.entry(names::PRIORITY_ANNOTATION.to_owned());
                     priority.or_insert_with(|| names::DEFAULT_PRIORITY.to_owned());
                     machine.labels_mut().insert(names::NODE_LABEL.to_owned(), node);
                 })
                 .await
             }
             Step::RemoveFinalizer => {
-                let written = self.write(machine, |machine| {
+                let written = self.write(machine, memory, |machine| {
                     machine.finalizers_mut().retain(|finalizer| finalizer != names::FINALIZER);
                 });
                 written.await?;
                 Ok(Next::End(Outcome::Done))
             }
             Step::WriteStatus(change) => self.write_status(machine, change, memory).await,
+            // These act on the word of the object alone, which may be another one's of the same name by now.
+            Step::Cordon | Step::Evict { .. } | Step::DeleteNode | Step::DeleteServer(_) if !memory.fresh => {
+                self.refresh(machine, memory).await
+            }
             Step::Cordon | Step::Evict { .. } | Step::DeleteNode => {
                 self.act_on_node(&machine, step, memory).await?;
                 Ok(Next::Again(machine))
@@ -76,6 +93,7 @@ impl MachineController {
             Step::Ask(_) | Step::List | Step::Create | Step::Settle(_) | Step::DeleteServer(_) => {
                 self.act_in_cloud(machine, step, memory, means).await
             }
+            Step::TryAgain { failure, again } => Err(Trouble::after(failure, again)),
             Step::Wait { reason, again, .. } => Ok(Next::End(Outcome::Wait { reason, check: Some(again) })),
             Step::Done => Ok(Next::End(Outcome::Done)),
         }
@@ -88,19 +106,33 @@ impl MachineController {
     async fn write(
         &self,
         mut machine: Box<Machine>,
+        memory: &mut Memory,
         change: impl FnOnce(&mut Machine),
     ) -> Result<Next, Trouble> {
         change(&mut machine);
         let api = self.machines(&machine);
         let written = api.replace(&machine.name_any(), &PostParams::default(), &machine).await?;
+        memory.fresh = true;
         Ok(Next::Again(Box::new(written)))
+    }
+
+    /// Goes on with the object as the API server has it. What was seen for an older one is forgotten.
+    async fn refresh(&self, machine: Box<Machine>, memory: &mut Memory) -> Result<Next, Trouble> {
+        let Some(live) = self.machines(&machine).get_opt(&machine.name_any()).await? else {
+            return Ok(Next::End(Outcome::Done));
+        };
+        if live.uid() != machine.uid() || live.resource_version() != machine.resource_version() {
+            *memory = Memory::default();
+        }
+        memory.fresh = true;
+        Ok(Next::Again(Box::new(live)))
     }
 
     async fn write_status(
         &self,
         mut machine: Box<Machine>,
         change: StatusChange,
-        memory: &Memory,
+        memory: &mut Memory,
     ) -> Result<Next, Trouble> {
         let now = Time(self.clock.now());
         let mut status = machine.status.take().unwrap_or_default();
@@ -123,11 +155,15 @@ impl MachineController {
             }
         }
         machine.status = Some(status);
-        if change.error_code.is_some() {
+        // A deletion's failure has no code of its own in the status.
+        let deletion_failed =
+            change.operation == OperationType::Delete && change.state == OperationState::Failed;
+        if change.error_code.is_some() || deletion_failed {
             self.event(&machine, EventKind::Warning, "CloudFailure", &change.description);
         }
         let api = self.machines(&machine);
         let written = api.replace_status(&machine.name_any(), &PostParams::default(), &machine).await?;
+        memory.fresh = true;
         Ok(Next::Again(Box::new(written)))
     }
 
@@ -170,7 +206,7 @@ impl MachineController {
         means: Result<Means, Failure>,
     ) -> Result<Next, Trouble> {
         // Without means nothing of this is ever decided.
-        let Means { driver, order } = means.map_err(Trouble::new)?;
+        let Means { driver, order, .. } = means.map_err(Trouble::new)?;
         let mut end = None;
         let (tried, result) = match step {
             Step::Ask(id) => {

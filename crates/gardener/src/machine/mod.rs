@@ -6,7 +6,6 @@ mod setup;
 
 use crate::{
     api::{Machine, MachineClass},
-    keep::Keeper,
     life::{AttemptMark, Observed, Sightings, Step, Tried, decide},
 };
 use async_trait::async_trait;
@@ -62,6 +61,8 @@ struct Memory {
     failure: Option<(Tried, Failure)>,
     held_back: BTreeSet<(String, String)>,
     leaving: BTreeSet<(String, String)>,
+    /// The object came from the API server in this run, not from a cache.
+    fresh: bool,
     /// The caches do not show these yet.
     cordoned: bool,
     node_deleted: bool,
@@ -71,6 +72,8 @@ struct Memory {
 struct Means {
     driver: Arc<dyn Driver>,
     order: Order,
+    /// Where the driver looks and orders, and for whom.
+    place: String,
 }
 
 /// What a step led to.
@@ -96,15 +99,10 @@ impl Reconciler for MachineController {
             self.forget(&run.key);
             return Ok(Outcome::Done);
         };
-        if machine.meta().deletion_timestamp.is_none()
-            && let Some(wait) = Keeper::not_yet_kept(&machine, &self.caches.classes, &self.caches.secrets)
-        {
-            return Ok(wait);
-        }
         let mut machine = Box::new(Machine::clone(&machine));
         let mut memory = Memory::default();
         for _ in 0..STEPS_PER_RUN {
-            let means = self.means(&machine, &memory);
+            let means = self.means(&machine);
             let seen = self.observe(&machine, &memory, &means);
             let step = decide(&seen);
             tracing::debug!(?step, "decided");

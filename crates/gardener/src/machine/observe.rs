@@ -3,6 +3,7 @@
 use super::{AttemptMark, Identity, Machine, MachineController, Means, Memory, Observed, Order};
 use crate::{
     api::{MachineClass, names},
+    keep::Keeper,
     life::{NodeView, PodView},
 };
 use hostler_controller::Key;
@@ -19,7 +20,16 @@ const NO_LAG: Duration = Duration::ZERO;
 
 impl MachineController {
     /// Class, Secrets and driver of a machine, or what is missing.
-    pub(super) fn means(&self, machine: &Machine, _: &Memory) -> Result<Means, Failure> {
+    pub(super) fn means(&self, machine: &Machine) -> Result<Means, Failure> {
+        if machine.annotations().contains_key(names::ATTEMPT_ANNOTATION) && attempt_of(machine).is_none() {
+            return Err(Failure::new(
+                Code::InvalidArgument,
+                format!(
+                    "metadata.annotations: {} cannot be read: it tells whether a server was ordered; remove it only if there is none",
+                    names::ATTEMPT_ANNOTATION
+                ),
+            ));
+        }
         let namespace = machine.namespace().unwrap_or_default();
         let class_name = &machine.spec.class.name;
         if machine.spec.class.kind != "MachineClass" || class_name.is_empty() {
@@ -44,7 +54,17 @@ impl MachineController {
             spec: class.spec.provider_spec.clone(),
             user_data: user_data.map(|text| UserData::new(secrecy::ExposeSecret::expose_secret(&text))),
         };
-        Ok(Means { driver, order })
+        let place = format!("{} cluster {}", driver.place(), order.identity.domain);
+        match machine.annotations().get(names::PLACE_ANNOTATION) {
+            Some(written) if *written != place => Err(Failure::new(
+                Code::FailedPrecondition,
+                format!(
+                    "the server was ordered in {written:?}, class and Secret now say {place:?}: put them back, or, if no server is left there, remove the annotation {}",
+                    names::PLACE_ANNOTATION
+                ),
+            )),
+            _ => Ok(Means { driver, order, place }),
+        }
     }
 
     /// The data of both Secrets; the second one's keys win.
@@ -82,13 +102,20 @@ impl MachineController {
             deleting: meta.deletion_timestamp.is_some(),
             has_finalizer: machine.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
             phase: status.current_status.phase,
-            operation: status.last_operation.operation,
             description: status.last_operation.description,
             provider_id: provider_id.map(|id| id.parse::<ProviderId>().map_err(|error| error.to_string())),
             has_node_label: machine.labels().contains_key(names::NODE_LABEL),
             attempt: attempt_of(machine),
             attempt_unsent: memory.attempt_unsent,
-            ready_to_act: means.as_ref().map(drop).map_err(Clone::clone),
+            untouched: ![names::ATTEMPT_ANNOTATION, names::PLACE_ANNOTATION]
+                .iter()
+                .any(|name| machine.annotations().contains_key(*name))
+                && status.last_known_state.is_empty(),
+            ready_to_act: means.as_ref().map(|means| means.order.identity.clone()).map_err(Clone::clone),
+            not_kept: provider_id
+                .is_none()
+                .then(|| Keeper::not_yet_kept(machine, &self.caches.classes, &self.caches.secrets))
+                .flatten(),
             sightings: memory.sightings.clone(),
             failure: memory.failure.clone(),
             node: self

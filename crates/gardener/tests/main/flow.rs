@@ -6,12 +6,12 @@ use hostler_gardener::{
     api::{Machine, MachineClass, Phase, crds},
 };
 use hostler_sim::{
-    Context, Finished, Paths, Plan, World,
+    Context, Finished, HollowNodes, Paths, Plan, World,
     stackit::{ServerView, Settings, Stackit},
 };
 use hostler_stackit::StackitFactory;
 use k8s_openapi::{
-    api::core::v1::{Namespace, Node, Secret},
+    api::core::v1::{Event, Namespace, Node, Secret},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{Api, Client, Resource, api::PostParams, core::NamespaceResourceScope};
@@ -28,6 +28,7 @@ pub const CLUSTER: &str = "shoot-one";
 pub struct Stage {
     pub world: World,
     pub cloud: Stackit,
+    pub nodes: HollowNodes,
     pub user: Client,
     pub admin: Client,
     /// A server of somebody else with the same machine name and class, in the same project.
@@ -55,8 +56,8 @@ impl Stage {
         let paths = Paths::templates([servers, "/v2/projects/{project}/regions/{region}/servers/{server}"]);
         world.add_cloud("stackit", paths, cloud.router());
         let nodes = world.start_hollow_nodes();
-        world.add_background(cloud.clone().drive(nodes));
-        let stage = Self { world, cloud, user, admin, foreign };
+        world.add_background(cloud.clone().drive(nodes.clone()));
+        let stage = Self { world, cloud, nodes, user, admin, foreign };
         stage.watch_invariants();
         stage
     }
@@ -124,6 +125,53 @@ impl Stage {
                     .is_some_and(|status| status.current_status.phase == phase)
             })
             .await
+    }
+
+    /// The machine's last operation says so, in these words.
+    pub async fn run_until_said(&mut self, name: &str, words: &str, limit: Duration) -> Result<(), String> {
+        let machines: Api<Machine> = Api::namespaced(self.admin.clone(), NAMESPACE);
+        let what = format!("{name} says {words:?}");
+        let said = async || {
+            let machine = machines.get_opt(name).await.ok().flatten();
+            machine
+                .and_then(|machine| machine.status)
+                .is_some_and(|status| status.last_operation.description.contains(words))
+        };
+        self.world.run_until(&what, limit, said).await
+    }
+
+    /// What the controller told people about the machine, as `reason: message`.
+    pub async fn told(&self, name: &str) -> Vec<String> {
+        // Events are written behind the controller's back.
+        self.world.run_for(Duration::from_secs(2)).await;
+        let events = Api::<Event>::namespaced(self.admin.clone(), NAMESPACE);
+        let all = events.list(&kube::api::ListParams::default()).await.unwrap();
+        let about = all.items.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(name));
+        about
+            .map(|event| {
+                format!("{}: {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default())
+            })
+            .collect()
+    }
+
+    pub async fn patch<K>(&self, api: Api<K>, name: &str, patch: Value)
+    where
+        K: Clone + DeserializeOwned + Debug,
+    {
+        let patch = kube::api::Patch::Merge(patch);
+        api.patch(name, &kube::api::PatchParams::default(), &patch).await.unwrap();
+    }
+
+    pub fn classes(&self) -> Api<MachineClass> {
+        Api::namespaced(self.user.clone(), NAMESPACE)
+    }
+
+    pub fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.user.clone(), NAMESPACE)
+    }
+
+    pub async fn delete_machine(&self, name: &str) {
+        self.machines().delete(name, &kube::api::DeleteParams::default()).await.unwrap();
     }
 
     pub async fn run_until_gone(&mut self, name: &str, limit: Duration) -> Result<(), String> {

@@ -1,17 +1,13 @@
-//! Every state a machine's life can get into is visited: what is written × what is in the cloud × what its
-//! lists show × a crash or a fault at each edge. In each state it is safe; from each the goal is reached.
+//! The world of the walk: what is written, what is in the cloud, and what can happen next.
 
-use super::{AttemptMark, NodeView, Observed, Sightings, StatusChange, Step, Tried, decide};
-use crate::api::{OperationType, Phase};
+use crate::api::Phase;
+use crate::life::{AttemptMark, NodeView, Observed, Sightings, StatusChange, Step, Tried, decide};
 use hostler_driver::{
     Attempt, Code, Evidence, Failure, Finding, Found, How, Identity, Machine as Server, Marks, ProviderId,
     Recognition, State,
 };
 use jiff::{SignedDuration, Timestamp};
-use std::{
-    collections::{HashMap, VecDeque},
-    time::Duration,
-};
+use std::time::Duration;
 
 const LIST_LAG: Duration = Duration::from_secs(30);
 
@@ -24,6 +20,8 @@ enum Age {
     Stale,
     /// Lists begun now show what became of it.
     Settled,
+    /// By a clock that was ahead of the one of now.
+    Future,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,6 +42,7 @@ struct Vm {
 }
 
 const FOREIGN: usize = 9;
+const FOREIGN_ID: u8 = 0;
 
 /// What is written on one Machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,6 +54,7 @@ struct Written {
     provider_id: Option<u8>,
     node_label: bool,
     attempt: Option<Age>,
+    place: bool,
 }
 
 /// What one run knows; gone with the run.
@@ -63,7 +63,7 @@ struct Memory {
     unsent: bool,
     /// What happened in this run in which order: the last mark, question and list.
     order: Vec<char>,
-    asked: Option<Vec<(u8, Life)>>,
+    asked: Option<Vec<(u8, usize, Life)>>,
     listed: Option<Vec<(u8, usize, Life)>>,
     /// When the list was begun every earlier attempt's outcome could be seen in it.
     listed_when_settled: bool,
@@ -99,13 +99,26 @@ struct Actor {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct World {
+pub(super) struct World {
     actors: Vec<Actor>,
     vms: Vec<Vm>,
     faults: u8,
-    /// Machines with an index below this also have nodes, and lists that lag behind for them; for the others
-    /// both are left out so that the walk with two machines stays finite in practice.
+    /// Machines with an index below this also have nodes, lists that lag behind, servers that vanish, and users
+    /// who make them anew; for the others all of that is left out so that the walk with two machines stays finite in practice.
     detailed: usize,
+    class: Class,
+    /// A step that is wrong whatever comes of it.
+    wrong: Option<&'static str>,
+}
+
+/// Whether class and Secret are there and name the place that is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Class {
+    /// It is kept.
+    Kept,
+    /// Somebody takes it away again and again.
+    There,
+    Missing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,11 +187,12 @@ impl Actor {
             provider_id: None,
             node_label: false,
             attempt: None,
+            place: false,
         };
         Self { written: Some(written), memory: Memory::default(), node: Node::None, in_flight: false }
     }
 
-    fn observe(&self, written: &Written, actor: usize) -> Observed {
+    fn observe(&self, written: &Written, actor: usize, class: bool) -> Observed {
         let memory = &self.memory;
         // Moments of this run lie in the last minute, in the order in which they happened.
         let moment = |event| now() + SignedDuration::from_secs(memory.rank(event) - 10);
@@ -186,11 +200,12 @@ impl Actor {
             Some(Age::Young) if memory.unsent => moment('m'),
             Some(Age::Young) => now() - SignedDuration::from_secs(9),
             Some(Age::Stale) => now() - SignedDuration::from_secs(30),
+            Some(Age::Future) => now() + SignedDuration::from_hours(1),
             _ => now() - SignedDuration::from_hours(2),
         };
         let asked = memory.asked.as_ref().map(|vms| Finding {
             found: Found::from_machines(
-                vms.iter().map(|(number, life)| server(*number, actor, *life)).collect(),
+                vms.iter().map(|(number, owner, life)| server(*number, *owner, *life)).collect(),
             ),
             evidence: Evidence { how: How::Asked, began_at: moment('a'), answered_at: moment('a') },
         });
@@ -215,13 +230,14 @@ impl Actor {
             deleting: written.deleting,
             has_finalizer: written.finalizer,
             phase: written.phase,
-            operation: Some(OperationType::Create),
             description: written.description.clone(),
             provider_id: written.provider_id.map(|number| Ok(id(number))),
             has_node_label: written.node_label,
             attempt: written.attempt.map(|_| AttemptMark { attempt: Attempt("x".into()), at }),
             attempt_unsent: memory.unsent,
-            ready_to_act: Ok(()),
+            untouched: written.attempt.is_none() && !written.place,
+            ready_to_act: if class { Ok(identity(actor)) } else { Err(failure()) },
+            not_kept: None,
             sightings: Sightings {
                 asked,
                 listed,
@@ -233,6 +249,7 @@ impl Actor {
                 (tried, failure())
             }),
             node: match self.node {
+                _ if !written.node_label => None,
                 Node::None => None,
                 Node::Joined { ready, cordoned } => {
                     Some(NodeView { name: "m".into(), ready, cordoned, ..NodeView::default() })
@@ -244,9 +261,31 @@ impl Actor {
 }
 
 impl World {
-    fn new(machines: usize, detailed: usize) -> Self {
-        let foreign = Vm { id: 0, owner: FOREIGN, life: Life::Up, in_lists: true };
-        Self { actors: vec![Actor::new(); machines], vms: vec![foreign], faults: 0, detailed }
+    pub(super) fn new(machines: usize, detailed: usize) -> Self {
+        let foreign = Vm { id: FOREIGN_ID, owner: FOREIGN, life: Life::Up, in_lists: true };
+        Self {
+            actors: vec![Actor::new(); machines],
+            vms: vec![foreign],
+            faults: 0,
+            detailed,
+            class: Class::Kept,
+            wrong: None,
+        }
+    }
+
+    pub(super) fn with_somebody_elses_id(mut self) -> Self {
+        for written in self.actors.iter_mut().flat_map(|actor| &mut actor.written) {
+            written.provider_id = Some(FOREIGN_ID);
+        }
+        self
+    }
+
+    pub(super) fn with_a_class_that_comes_and_goes(self) -> Self {
+        Self { class: Class::There, ..self }
+    }
+
+    pub(super) fn machines(&self) -> usize {
+        self.actors.len()
     }
 
     fn owned(&self, actor: usize) -> impl Iterator<Item = &Vm> {
@@ -261,11 +300,18 @@ impl World {
     }
 
     /// What is wrong with this state, if anything is.
-    fn violation(&self) -> Option<String> {
+    pub(super) fn violation(&self) -> Option<String> {
         if !self.vms.iter().any(|vm| vm.owner == FOREIGN && vm.life == Life::Up) {
             return Some("a foreign server was touched".into());
         }
+        if let Some(wrong) = self.wrong {
+            return Some(wrong.into());
+        }
         for (index, actor) in self.actors.iter().enumerate() {
+            let adopted = actor.written.as_ref().filter(|written| written.node_label);
+            if adopted.is_some_and(|written| written.provider_id == Some(FOREIGN_ID)) {
+                return Some("a foreign server was adopted".into());
+            }
             let live = self.owned(index).filter(|vm| vm.life != Life::Deleting).count();
             if live + usize::from(actor.in_flight) > 1 {
                 return Some(format!(
@@ -281,7 +327,7 @@ impl World {
     }
 
     /// What happens by itself.
-    fn by_themselves(&self) -> Vec<(String, Self)> {
+    pub(super) fn by_themselves(&self) -> Vec<(String, Self)> {
         let mut next = Vec::new();
         for (index, vm) in self.vms.iter().enumerate().filter(|(_, vm)| vm.owner != FOREIGN) {
             let mut with = |what: &str, change: &dyn Fn(&mut Self)| {
@@ -300,6 +346,11 @@ impl World {
                     world.vms.remove(index);
                 }),
                 Life::Up | Life::Failed => {}
+            }
+            if self.faults > 0 && vm.life != Life::Deleting && vm.owner < self.detailed {
+                with("vanishes", &|world| {
+                    world.vms.remove(index);
+                });
             }
             if !vm.in_lists {
                 with("appears in lists", &|world| world.vms[index].in_lists = true);
@@ -328,7 +379,26 @@ impl World {
                 }),
                 _ => {}
             }
-            let Some(written) = &actor.written else { continue };
+            let Some(written) = &actor.written else {
+                if index < self.detailed {
+                    with("a user makes it anew", &|world| world.actors[index].written = Actor::new().written);
+                }
+                continue;
+            };
+            // More than one server on its way out would only make the walk longer.
+            let known =
+                !actor.in_flight && self.owned(index).count() < 2 && self.owned(index).all(|vm| vm.in_lists);
+            let kept = self.class == Class::Kept;
+            if self.faults > 0 && known && written.finalizer && index < self.detailed && kept {
+                // The machine that comes after it has the same name and knows nothing of it. (If that one
+                // goes before it has its own finalizer, the server is the user's to find.)
+                with("a user tears it out of its finalizer and makes it anew", &|world| {
+                    let Actor { written, memory, .. } = Actor::new();
+                    let actor = &mut world.actors[index];
+                    actor.written = written.map(|written| Written { finalizer: true, ..written });
+                    actor.memory = memory;
+                });
+            }
             if !written.deleting {
                 with("a user deletes it", &|world| {
                     let actor = &mut world.actors[index];
@@ -339,6 +409,15 @@ impl World {
                         }
                     }
                     actor.memory = Memory::default();
+                });
+            }
+            if written.provider_id == Some(FOREIGN_ID) {
+                with("a user takes the wrong id off", &|world| {
+                    let actor = &mut world.actors[index];
+                    actor.memory = Memory::default();
+                    if let Some(written) = &mut actor.written {
+                        written.provider_id = None;
+                    }
                 });
             }
             let lists_are_complete = !actor.in_flight && self.owned(index).all(|vm| vm.in_lists);
@@ -357,15 +436,31 @@ impl World {
                 }),
                 _ => {}
             }
+            if self.faults > 0
+                && index < self.detailed
+                && matches!(written.attempt, Some(age) if age != Age::Future)
+            {
+                with("the clock is set back", &|world| {
+                    if let Some(written) = &mut world.actors[index].written {
+                        written.attempt = Some(Age::Future);
+                    }
+                });
+            }
         }
+        let other = match self.class {
+            Class::Kept => return next,
+            Class::There => Class::Missing,
+            Class::Missing => Class::There,
+        };
+        next.push((format!("the class is {other:?}"), Self { class: other, ..self.clone() }));
         next
     }
 
     /// What this machine's controller does next, with every way it can end.
-    fn by_controller(&self, index: usize, most_faults: u8) -> Vec<(String, bool, Self)> {
+    pub(super) fn by_controller(&self, index: usize, most_faults: u8) -> Vec<(String, bool, Self)> {
         let actor = &self.actors[index];
         let Some(written) = &actor.written else { return Vec::new() };
-        let step = decide(&actor.observe(written, index));
+        let step = decide(&actor.observe(written, index, self.class != Class::Missing));
         let mut outcomes = vec![Outcome::Fine];
         if self.faults < most_faults {
             outcomes.extend([
@@ -389,14 +484,31 @@ impl World {
             .collect()
     }
 
+    /// What must not even be tried.
+    fn forbidden(&self, index: usize, step: &Step) -> Option<&'static str> {
+        let owner =
+            |target: &ProviderId| self.vms.iter().find(|vm| vm.id == number(target)).map(|vm| vm.owner);
+        let written = self.actors[index].written.as_ref()?;
+        match step {
+            Step::Settle(server) if owner(&server.provider_id).is_some_and(|owner| owner != index) => {
+                Some("a foreign server was settled")
+            }
+            Step::DeleteServer(_) if !written.node_label => {
+                Some("a server was deleted before its node had a name")
+            }
+            _ => None,
+        }
+    }
+
     fn carry_out(&mut self, index: usize, step: &Step, outcome: Outcome) {
+        self.wrong = self.wrong.or_else(|| self.forbidden(index, step));
         if !matches!(outcome, Outcome::NoEffect | Outcome::CrashBefore | Outcome::Later) {
             self.effect(index, step);
         }
         if outcome == Outcome::Later {
             self.actors[index].in_flight = true;
         }
-        let ends = matches!(step, Step::Wait { .. } | Step::Done);
+        let ends = matches!(step, Step::Wait { .. } | Step::TryAgain { .. } | Step::Done);
         let actor = &mut self.actors[index];
         let tried = match step {
             Step::Ask(_) | Step::List => Some(0),
@@ -431,7 +543,7 @@ impl World {
             Step::Ask(target) => {
                 memory.note('a');
                 let found = vms.iter().filter(|vm| vm.id == number(target));
-                memory.asked = Some(found.map(|vm| (vm.id, vm.life)).collect());
+                memory.asked = Some(found.map(|vm| (vm.id, vm.owner, vm.life)).collect());
             }
             Step::List => {
                 memory.note('l');
@@ -440,9 +552,13 @@ impl World {
                 memory.listed = Some(shown.map(|vm| (vm.id, vm.owner, vm.life)).collect());
             }
             Step::MarkAttempt => {
+                *memory = Memory { unsent: true, ..Memory::default() };
                 memory.note('m');
-                memory.unsent = true;
-                memory.listed = None;
+                written.attempt = Some(Age::Young);
+                written.place = true;
+            }
+            Step::Redate(_) => {
+                *memory = Memory::default();
                 written.attempt = Some(Age::Young);
             }
             Step::Create => {
@@ -453,6 +569,7 @@ impl World {
                 written.provider_id = Some(number(target));
                 written.node_label = true;
                 written.attempt = None;
+                written.place = true;
                 *memory = Memory::default();
             }
             Step::Settle(_) => memory.settled = true,
@@ -467,101 +584,15 @@ impl World {
             Step::DeleteServer(_) => *memory = Memory::default(),
             Step::DeleteNode => actor.node = Node::None,
             Step::RemoveFinalizer => actor.written = None,
-            Step::Wait { .. } | Step::Done => {}
+            Step::Wait { .. } | Step::TryAgain { .. } | Step::Done => {}
         }
     }
 
-    fn is_goal(&self) -> bool {
+    pub(super) fn is_goal(&self) -> bool {
         self.actors.iter().enumerate().all(|(index, actor)| match &actor.written {
             None => self.owned(index).next().is_none() && actor.node == Node::None,
             Some(written) if index >= self.detailed => !written.deleting && written.phase == Phase::Pending,
             Some(written) => !written.deleting && written.phase == Phase::Running,
         })
     }
-}
-
-struct Walk {
-    states: usize,
-    edges: usize,
-}
-
-/// Visits everything that can be reached, then asks from where the goal can.
-fn walk(machines: usize, detailed: usize, most_faults: u8) -> Walk {
-    let mut seen: HashMap<World, usize> = HashMap::new();
-    let mut came_from: Vec<(usize, String)> = Vec::new();
-    let mut good_edges: Vec<Vec<usize>> = Vec::new();
-    let mut goals = Vec::new();
-    let mut todo = VecDeque::new();
-    let mut edges = 0;
-    let start = World::new(machines, detailed);
-    seen.insert(start.clone(), 0);
-    came_from.push((0, "start".into()));
-    good_edges.push(Vec::new());
-    todo.push_back((0, start));
-    while let Some((at, world)) = todo.pop_front() {
-        if let Some(what) = world.violation() {
-            panic!("{what}\n{}\n{world:#?}", story(&came_from, at));
-        }
-        if world.is_goal() {
-            goals.push(at);
-        }
-        let mut next: Vec<(String, bool, World)> =
-            world.by_themselves().into_iter().map(|(what, world)| (what, true, world)).collect();
-        for actor in 0..machines {
-            next.extend(world.by_controller(actor, most_faults));
-        }
-        for (what, good, world) in next {
-            edges += 1;
-            let new = seen.len();
-            let to = *seen.entry(world.clone()).or_insert(new);
-            if to == new {
-                came_from.push((at, what));
-                good_edges.push(Vec::new());
-                todo.push_back((to, world));
-            }
-            if good {
-                good_edges[to].push(at);
-            }
-        }
-    }
-    let mut reached = vec![false; seen.len()];
-    let mut todo: VecDeque<usize> = goals.into();
-    for goal in &todo {
-        reached[*goal] = true;
-    }
-    while let Some(at) = todo.pop_front() {
-        for from in &good_edges[at] {
-            if !std::mem::replace(&mut reached[*from], true) {
-                todo.push_back(*from);
-            }
-        }
-    }
-    if let Some(lost) = reached.iter().position(|reached| !reached) {
-        panic!("no way to the goal\n{}", story(&came_from, lost));
-    }
-    Walk { states: seen.len(), edges }
-}
-
-fn story(came_from: &[(usize, String)], mut at: usize) -> String {
-    let mut lines = Vec::new();
-    while at != 0 {
-        lines.push(came_from[at].1.clone());
-        at = came_from[at].0;
-    }
-    lines.reverse();
-    lines.join("\n")
-}
-
-#[test]
-fn one_machine_is_safe_in_every_state_and_reaches_its_goal_from_each() {
-    let walk = walk(1, 1, 3);
-    println!("one machine, three faults: {} states, {} edges", walk.states, walk.edges);
-    assert!(walk.states > 500, "the walk became trivial: {} states", walk.states);
-}
-
-#[test]
-fn two_machines_of_one_name_in_one_project_do_not_touch_each_other() {
-    let walk = walk(2, 0, 1);
-    println!("two machines, one fault: {} states, {} edges", walk.states, walk.edges);
-    assert!(walk.states > 5_000, "the walk became trivial: {} states", walk.states);
 }

@@ -1,0 +1,347 @@
+//! What must never happen to a server, a node or a Machine, however odd the world gets.
+
+use crate::flow::{CLUSTER, NAMESPACE, PROJECT, REGION, Stage, from, machine, ours, secret};
+use hostler_gardener::api::{Machine, Phase};
+use hostler_sim::{Boundary, Break, Class, Fault, Plan, stackit::Settings};
+use k8s_openapi::api::{
+    core::v1::{Node, Pod},
+    policy::v1::PodDisruptionBudget,
+};
+use kube::{Api, api::DeleteParams};
+use serde_json::{Value, json};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+const SOON: Duration = Duration::from_mins(5);
+const LONG: Duration = Duration::from_mins(30);
+
+fn is_create(boundary: &Boundary) -> bool {
+    boundary.verb == "POST" && boundary.template.ends_with("/servers")
+}
+
+/// The first create call takes effect, and its answer is lost with the process.
+fn lost_answer(seed: u64) -> Plan {
+    Plan::seeded(seed)
+        .fault_when(|boundary, _| (is_create(boundary) && boundary.nth == 1).then_some(Fault::CrashAfter))
+}
+
+async fn running(plan: Plan, name: &str) -> Stage {
+    let mut stage = Stage::new(plan, Settings::default()).await;
+    stage.start_controller();
+    stage.create_class_and_secret().await;
+    stage.create(stage.machines(), machine(name)).await;
+    stage.run_until_phase(name, Phase::Running, SOON).await.unwrap();
+    stage
+}
+
+/// A pod on the machine's node that must not go.
+async fn put_a_guarded_pod_on(stage: &Stage, node: &str) {
+    let pods = Api::<Pod>::namespaced(stage.admin.clone(), NAMESPACE);
+    let pod = json!({"metadata": {"name": "precious", "labels": {"app": "precious"}},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}], "tolerations": [{"operator": "Exists"}]}});
+    stage.create(pods.clone(), pod).await;
+    let budget = json!({"metadata": {"name": "precious"}, "spec": {"minAvailable": 1,
+        "selector": {"matchLabels": {"app": "precious"}}}});
+    stage.create(Api::<PodDisruptionBudget>::namespaced(stage.admin.clone(), NAMESPACE), budget).await;
+    stage.world.run_for(Duration::from_secs(30)).await;
+    let status = pods.get("precious").await.unwrap().status.unwrap_or_default();
+    assert_eq!(status.phase.as_deref(), Some("Running"), "budgets guard running pods only");
+}
+
+/// Ways to make class and Secret name another place than the one the server was ordered in, and back.
+fn moves() -> [(&'static str, Value, Value, Value, Value); 3] {
+    let region = |region: &str| json!({"providerSpec": {"region": region}});
+    let project = |project: &str| json!({"stringData": {"project-id": project}});
+    let cluster = |cluster: &str| json!({"providerSpec": {"labels": {"kubernetes.io/cluster": cluster}}});
+    let nothing = || json!({});
+    [
+        ("region", region("eu02"), region(REGION), nothing(), nothing()),
+        ("project", nothing(), nothing(), project("22222222-2222-4333-8444-555555555555"), project(PROJECT)),
+        ("cluster label", cluster("another"), cluster(CLUSTER), nothing(), nothing()),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_is_deleted_where_it_was_ordered_and_gone_nowhere_else() {
+    for (what, class, class_back, secret, secret_back) in moves() {
+        let mut stage = running(Plan::seeded(20), "m-1").await;
+        stage.patch(stage.classes(), "small", class).await;
+        stage.patch(stage.secrets(), "credentials", secret).await;
+        stage.delete_machine("m-1").await;
+        stage
+            .run_until_said("m-1", "FailedPrecondition", SOON)
+            .await
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        stage.world.run_for(LONG).await;
+        assert_eq!(ours(&stage.cloud.servers()).count(), 1, "{what}: the server");
+        let said = stage.machines().get("m-1").await.expect(what).status.unwrap().last_operation.description;
+        assert!(
+            said.contains("put them back") && said.contains("machine.hostler.dev/place"),
+            "{what}: {said}"
+        );
+        let told = stage.told("m-1").await;
+        assert!(told.iter().any(|event| event.contains("put them back")), "{what}: {told:?}");
+
+        stage.patch(stage.classes(), "small", class_back).await;
+        stage.patch(stage.secrets(), "credentials", secret_back).await;
+        stage.run_until_gone("m-1", LONG).await.unwrap();
+        assert_eq!(stage.leftovers().await, Vec::<String>::new(), "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_order_had_no_answer_is_looked_for_where_it_was_ordered() {
+    for (what, class, class_back, secret, secret_back) in moves() {
+        let mut stage = Stage::new(lost_answer(21), Settings::default()).await;
+        stage.start_controller();
+        stage.create_class_and_secret().await;
+        stage.create(stage.machines(), machine("m-1")).await;
+        let cloud = stage.cloud.clone();
+        let ordered = async || ours(&cloud.servers()).count() == 1;
+        stage.world.run_until("the server is ordered", SOON, ordered).await.unwrap();
+        stage.patch(stage.classes(), "small", class).await;
+        stage.patch(stage.secrets(), "credentials", secret).await;
+        stage
+            .run_until_phase("m-1", Phase::CrashLoopBackOff, SOON)
+            .await
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        stage.world.run_for(LONG).await;
+        let named = stage.cloud.servers().into_iter().filter(|server| server.name == "m-1");
+        assert_eq!(named.count(), 2, "{what}: ours and somebody else's");
+        let operation = stage.machines().get("m-1").await.unwrap().status.unwrap().last_operation;
+        assert_eq!(operation.error_code, "FailedPrecondition", "{what}");
+
+        stage.patch(stage.classes(), "small", class_back).await;
+        stage.patch(stage.secrets(), "credentials", secret_back).await;
+        stage.delete_machine("m-1").await;
+        stage.run_until_gone("m-1", LONG).await.unwrap();
+        assert_eq!(stage.leftovers().await, Vec::<String>::new(), "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_elses_server_is_left_alone_whatever_our_machine_says() {
+    let mut stage = Stage::new(Plan::seeded(22), Settings::default()).await;
+    stage.start_controller();
+    stage.create_class_and_secret().await;
+    let mut wrong = machine("m-1");
+    wrong["spec"]["providerID"] = format!("stackit://{PROJECT}/{}", stage.foreign).into();
+    stage.create(stage.machines(), wrong).await;
+    stage.run_until_said("m-1", "is left alone", SOON).await.unwrap();
+    stage.world.run_for(LONG).await;
+    assert_eq!(ours(&stage.cloud.servers()).count(), 0, "another server was ordered");
+    let seen = stage.machines().get("m-1").await.unwrap();
+    assert_eq!(seen.metadata.labels, None, "adopted");
+    assert_eq!(seen.status.unwrap().last_operation.error_code, "FailedPrecondition");
+
+    // Its node has the name of our machine.
+    let nodes = Api::<Node>::all(stage.admin.clone());
+    assert_eq!(
+        nodes.get("m-1").await.unwrap().spec.unwrap().provider_id,
+        Some(format!("stackit://{}", stage.foreign))
+    );
+    stage.delete_machine("m-1").await;
+    stage.world.run_for(LONG).await;
+    assert_eq!(nodes.get("m-1").await.unwrap().spec.unwrap().unschedulable, None, "cordoned");
+    let said = stage.machines().get("m-1").await.unwrap().status.unwrap().last_operation.description;
+    assert!(said.contains("is left alone"), "{said}");
+    stage.patch(stage.machines(), "m-1", json!({"spec": {"providerID": null}})).await;
+    stage.run_until_gone("m-1", LONG).await.unwrap();
+    assert!(nodes.get("m-1").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_cannot_be_read_is_no_missing_attempt() {
+    const ATTEMPT: &str = "machine.hostler.dev/create-attempt";
+    for deleting in [false, true] {
+        let mut stage = Stage::new(Plan::seeded(23), Settings::default()).await;
+        stage.start_controller();
+        stage.create_class_and_secret().await;
+        let mut odd = machine("m-1");
+        odd["metadata"]["annotations"] = json!({ATTEMPT: "who@knows"});
+        stage.create(stage.machines(), odd).await;
+        if deleting {
+            stage.run_until_phase("m-1", Phase::CrashLoopBackOff, SOON).await.unwrap();
+            stage.delete_machine("m-1").await;
+            stage.run_until_phase("m-1", Phase::Terminating, SOON).await.unwrap();
+        }
+        stage.run_until_said("m-1", ATTEMPT, SOON).await.unwrap();
+        stage.world.run_for(SOON).await;
+        assert!(stage.machines().get("m-1").await.is_ok());
+        assert_eq!(ours(&stage.cloud.servers()).count(), 0);
+        let told = stage.told("m-1").await;
+        let count = told.iter().filter(|event| event.contains(ATTEMPT)).count();
+        assert_eq!(count, 1 + usize::from(deleting), "{told:?}");
+
+        stage.patch(stage.machines(), "m-1", json!({"metadata": {"annotations": {ATTEMPT: null}}})).await;
+        if deleting {
+            stage.run_until_gone("m-1", LONG).await.unwrap();
+        } else {
+            stage.run_until_phase("m-1", Phase::Running, LONG).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_from_the_future_is_waited_for_from_now_on() {
+    let mut stage =
+        Stage::new(lost_answer(24), Settings { list_lag: Duration::from_secs(25), ..Settings::default() })
+            .await;
+    stage.start_controller();
+    stage.create_class_and_secret().await;
+    stage.create(stage.machines(), machine("m-1")).await;
+    let cloud = stage.cloud.clone();
+    let ordered = async || ours(&cloud.servers()).count() == 1;
+    stage.world.run_until("the server is ordered", SOON, ordered).await.unwrap();
+    // The process that marked it had a clock which was years ahead.
+    stage
+        .patch(
+            stage.machines(),
+            "m-1",
+            json!({"metadata": {"annotations":
+        {"machine.hostler.dev/create-attempt": "mark@2099-01-01T00:00:00Z"}}}),
+        )
+        .await;
+    stage.run_until_phase("m-1", Phase::Running, SOON).await.unwrap();
+
+    // The same without a server: a new one is ordered, only later.
+    let mut late = machine("m-2");
+    late["metadata"]["annotations"] =
+        json!({"machine.hostler.dev/create-attempt": "mark@2099-01-01T00:00:00Z"});
+    stage.create(stage.machines(), late).await;
+    stage.world.run_for(Duration::from_mins(1)).await;
+    assert_eq!(ours(&stage.cloud.servers()).count(), 1, "nobody knows yet what became of the first call");
+    stage.run_until_phase("m-2", Phase::Running, SOON).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_drained_although_its_server_was_never_learnt_of() {
+    let mut stage = Stage::new(Plan::seeded(25), Settings::default()).await;
+    stage.create_class_and_secret().await;
+    // The process that ordered the server died before it had the answer, and the machine was deleted.
+    let mut ordered = machine("m-7");
+    ordered["metadata"]["finalizers"] = json!(["machine.sapcloud.io/machine-controller-manager"]);
+    ordered["metadata"]["annotations"] =
+        json!({"machine.hostler.dev/create-attempt": "mark@2020-01-01T00:00:00Z"});
+    stage.create(stage.machines(), ordered).await;
+    stage.delete_machine("m-7").await;
+    let labels = [
+        ("kubernetes.io/machine", "m-7"),
+        ("kubernetes.io/machineclass", "small"),
+        ("kubernetes.io/cluster", CLUSTER),
+    ];
+    stage.cloud.add_foreign(PROJECT, REGION, "m-7", &labels);
+    // Its node joins and gets work before anybody looks.
+    let nodes = Api::<Node>::all(stage.admin.clone());
+    let id = ours(&stage.cloud.servers()).next().map(|server| format!("stackit://{}", server.id));
+    let joined =
+        async || nodes.get("m-7").await.is_ok_and(|node| node.spec.unwrap_or_default().provider_id == id);
+    stage.world.run_until("the node has joined", SOON, joined).await.unwrap();
+    put_a_guarded_pod_on(&stage, "m-7").await;
+    stage.start_controller();
+    stage.world.run_for(LONG).await;
+    assert_eq!(ours(&stage.cloud.servers()).count(), 1, "the server went with a pod on it");
+    assert_eq!(nodes.get("m-7").await.unwrap().spec.unwrap().unschedulable, Some(true));
+    let told = stage.told("m-7").await;
+    assert!(told.iter().any(|event| event.contains("holds back")), "{told:?}");
+
+    let budgets = Api::<PodDisruptionBudget>::namespaced(stage.admin.clone(), NAMESPACE);
+    budgets.delete("precious", &DeleteParams::default()).await.unwrap();
+    stage.run_until_gone("m-7", SOON).await.unwrap();
+    assert_eq!(stage.leftovers().await, ["node m-1"], "somebody else's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_made_anew_does_not_suffer_for_its_predecessor() {
+    let blind = Arc::new(AtomicBool::new(false));
+    let is_blind = Arc::clone(&blind);
+    let plan = Plan::seeded(26).fault_when(move |boundary, class| {
+        let machines = class == Class::Watch && boundary.template.ends_with("/machines");
+        let dead = Fault::Watch { after: 0, then: Break::Dead };
+        (machines && is_blind.load(Ordering::Relaxed)).then_some(dead)
+    });
+    let stage = running(plan, "m-7").await;
+    put_a_guarded_pod_on(&stage, "m-7").await;
+    stage.delete_machine("m-7").await;
+    stage.world.run_for(Duration::from_secs(20)).await;
+    // From now on the controller learns nothing new about Machines.
+    blind.store(true, Ordering::Relaxed);
+    stage.world.run_for(Duration::from_mins(2)).await;
+    stage.patch(stage.machines(), "m-7", json!({"metadata": {"finalizers": null}})).await;
+    stage.create(stage.machines(), machine("m-7")).await;
+    let budgets = Api::<PodDisruptionBudget>::namespaced(stage.admin.clone(), NAMESPACE);
+    budgets.delete("precious", &DeleteParams::default()).await.unwrap();
+    stage.world.run_for(SOON).await;
+    let pods = Api::<Pod>::namespaced(stage.admin.clone(), NAMESPACE);
+    assert_eq!(pods.get("precious").await.expect("the pod").metadata.deletion_timestamp, None);
+    let servers = stage.cloud.servers();
+    assert_eq!(ours(&servers).map(|server| server.status).collect::<Vec<_>>(), ["ACTIVE"]);
+    assert!(Api::<Node>::all(stage.admin.clone()).get("m-7").await.is_ok());
+    let anew: Machine = stage.machines().get("m-7").await.unwrap();
+    assert_eq!(anew.metadata.deletion_timestamp, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_is_watched_without_class_and_secret() {
+    let mut stage = running(Plan::seeded(27), "m-1").await;
+    let off = json!({"metadata": {"finalizers": null}});
+    stage.secrets().delete("credentials", &DeleteParams::default()).await.unwrap();
+    stage.classes().delete("small", &DeleteParams::default()).await.unwrap();
+    stage.patch(stage.classes(), "small", off.clone()).await;
+    stage.patch(stage.secrets(), "credentials", off).await;
+    stage.world.run_for(SOON).await;
+    assert!(stage.classes().get_opt("small").await.unwrap().is_none());
+    stage.nodes.shutdown("m-1");
+    Api::<Node>::all(stage.admin.clone()).delete("m-1", &DeleteParams::default()).await.unwrap();
+    stage.run_until_phase("m-1", Phase::Unknown, SOON).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_never_had_a_server_can_go_without_its_class() {
+    let mut stage = Stage::new(Plan::seeded(28), Settings::default()).await;
+    stage.start_controller();
+    stage.create(stage.machines(), machine("m-1")).await;
+    stage.run_until_phase("m-1", Phase::CrashLoopBackOff, SOON).await.unwrap();
+    stage.delete_machine("m-1").await;
+    stage.run_until_gone("m-1", SOON).await.unwrap();
+
+    // One that might have a server cannot.
+    let mut touched = machine("m-2");
+    touched["metadata"]["annotations"] = json!({"machine.hostler.dev/place": "somewhere"});
+    stage.create(stage.machines(), touched).await;
+    stage.run_until_phase("m-2", Phase::CrashLoopBackOff, SOON).await.unwrap();
+    stage.delete_machine("m-2").await;
+    stage.world.run_for(LONG).await;
+    assert!(stage.machines().get("m-2").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_machine_says_that_it_waits_for_its_class_to_be_kept() {
+    let mut stage = Stage::new(Plan::seeded(29), Settings::default()).await;
+    stage.create(stage.secrets(), secret()).await;
+    let mut class: Value = crate::flow::class();
+    class["metadata"]["finalizers"] = json!(["somebody/else"]);
+    stage.create(stage.classes(), class).await;
+    stage.classes().delete("small", &DeleteParams::default()).await.unwrap();
+    stage.start_controller();
+    stage.create(stage.machines(), machine("m-1")).await;
+    stage.world.run_for(SOON).await;
+    assert_eq!(ours(&stage.cloud.servers()).count(), 0);
+    let told = stage.told("m-1").await;
+    assert_eq!(
+        told,
+        [
+            "NotYetKept: the MachineClass \"small\" is being deleted: create it anew once it is gone, or name another one"
+        ]
+    );
+
+    stage.patch(stage.classes(), "small", json!({"metadata": {"finalizers": null}})).await;
+    let class: hostler_gardener::api::MachineClass = from(crate::flow::class());
+    stage.classes().create(&kube::api::PostParams::default(), &class).await.unwrap();
+    stage.run_until_phase("m-1", Phase::Running, SOON).await.unwrap();
+}
