@@ -37,6 +37,21 @@ pub struct StackOptions {
     pub clock: Clock,
 }
 
+impl StackOptions {
+    /// For a process that is the only one of its kind, so that nobody else can lead and nothing is held back.
+    pub fn alone(client: &'static str, metrics: Metrics, clock: Clock) -> Self {
+        Self {
+            client,
+            user_agent: concat!("hostler/", env!("CARGO_PKG_VERSION")).to_owned(),
+            timeout: Duration::from_secs(10),
+            rate: None,
+            fence: Fence::open(clock.clone()),
+            metrics,
+            clock,
+        }
+    }
+}
+
 /// Stacks the layers over a transport.
 pub fn stack(inner: Transport, options: &StackOptions) -> Transport {
     let agent = HeaderValue::from_str(&options.user_agent).unwrap_or(HeaderValue::from_static("hostler"));

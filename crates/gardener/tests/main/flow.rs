@@ -1,6 +1,6 @@
 //! A world with the Machine controller in it, and the flow that takes one machine from wish to gone.
 
-use hostler_controller::{Fence, Health, Metrics, StackOptions};
+use hostler_controller::{Health, Metrics, StackOptions};
 use hostler_gardener::{
     Parts,
     api::{Machine, MachineClass, Phase, crds},
@@ -231,15 +231,7 @@ pub fn machine(name: &str) -> Value {
 /// The controller as a process has it, on this world's transports.
 pub async fn controller(context: Context) {
     let metrics = Metrics::new();
-    let options = StackOptions {
-        client: "kubernetes",
-        user_agent: "hostler".to_owned(),
-        timeout: Duration::from_secs(10),
-        rate: None,
-        fence: Fence::open(context.clock.clone()),
-        metrics: metrics.clone(),
-        clock: context.clock.clone(),
-    };
+    let options = StackOptions::alone("kubernetes", metrics.clone(), context.clock.clone());
     let kubernetes = hostler_controller::kube_client(context.transport("kubernetes"), &options, NAMESPACE);
     let options = StackOptions { client: "stackit", ..options };
     let cloud = hostler_controller::stack(context.transport("stackit"), &options);

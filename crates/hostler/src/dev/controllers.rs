@@ -1,10 +1,10 @@
 //! The controllers as processes of the world.
 
-use hostler_controller::{Fence, Health, Metrics, StackOptions};
+use hostler_controller::{Health, Metrics, StackOptions};
 use hostler_gardener::Parts;
 use hostler_sim::Context;
 use hostler_stackit::StackitFactory;
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 /// The simulated STACKIT's name in the world.
 pub const STACKIT: &str = "stackit";
@@ -15,15 +15,7 @@ const NAMESPACE: &str = "default";
 /// nobody else can lead and the fence stays open.
 pub async fn machine_controller(context: Context) {
     let metrics = Metrics::new();
-    let options = StackOptions {
-        client: "kubernetes",
-        user_agent: concat!("hostler/", env!("CARGO_PKG_VERSION")).to_owned(),
-        timeout: Duration::from_secs(10),
-        rate: None,
-        fence: Fence::open(context.clock.clone()),
-        metrics: metrics.clone(),
-        clock: context.clock.clone(),
-    };
+    let options = StackOptions::alone("kubernetes", metrics.clone(), context.clock.clone());
     let kubernetes = hostler_controller::kube_client(context.transport("kubernetes"), &options, NAMESPACE);
     let options = StackOptions { client: STACKIT, ..options };
     let cloud = hostler_controller::stack(context.transport(STACKIT), &options);
