@@ -6,13 +6,15 @@
 mod crds;
 #[cfg(feature = "playground")]
 mod dev;
+mod go_duration;
 mod logs;
+mod machine_controller;
 #[cfg(feature = "playground")]
 mod sim;
-#[cfg(feature = "playground")]
 mod stop;
+mod web;
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -35,6 +37,8 @@ enum Command {
     #[cfg(feature = "playground")]
     #[command(subcommand)]
     Sim(sim::Cloud),
+    /// Runs the Machine controller for Gardener on STACKIT.
+    MachineController(machine_controller::Options),
     /// Prints the CustomResourceDefinitions, for `kubectl apply -f -`.
     Crds,
 }
@@ -60,14 +64,12 @@ fn run(hostler: Hostler) -> anyhow::Result<()> {
         Command::Dev(options) => runtime()?.block_on(dev::run(options)),
         #[cfg(feature = "playground")]
         Command::Sim(cloud) => runtime()?.block_on(sim::run(cloud)),
+        Command::MachineController(options) => runtime()?.block_on(machine_controller::run(options)),
         Command::Crds => crds::print(),
     }
 }
 
-#[cfg(feature = "playground")]
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    use anyhow::Context;
-
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.context("the runtime cannot be started")
 }

@@ -1,4 +1,4 @@
-//! A world: an embedded API server, what a cluster does by itself, hollow nodes, simulated clouds and
+//! A world: an API server, embedded or a real one beside it, what a cluster does by itself, hollow nodes, simulated clouds and
 //! controllers, all in one process and in one set of tasks.
 
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     wire::{Line, Observer, Paths, Plan, Wire},
 };
 use futures::future::BoxFuture;
-use hostler_apiserver::{ApiServer, Options, contract::User};
+use hostler_apiserver::{ApiServer, Options};
 use hostler_base::{Chance, Clock, Transport, transport};
 use jiff::Timestamp;
 use std::{sync::Arc, time::Duration};
@@ -21,9 +21,12 @@ const EPOCH: i64 = 1_767_225_600;
 pub struct World {
     clock: Clock,
     chance: Chance,
-    api: ApiServer,
+    /// Nothing if the API server is a real one beside this world.
+    api: Option<ApiServer>,
+    /// Leads to the API server with all rights.
+    kubernetes: Transport,
     servers: Servers,
-    /// There in virtual time only: a world in real time is not broken, and does not keep a trace for days.
+    /// A world that runs for days is not broken and keeps no trace.
     wire: Option<Wire>,
     shutdown: CancellationToken,
     tasks: JoinSet<Result<(), String>>,
@@ -35,19 +38,37 @@ impl World {
         let clock = Clock::starting_at(Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH));
         let chance = Chance::from_seed(plan.seed());
         let options = Options::new(clock.clone(), chance.split(KUBERNETES));
-        Self::new(clock, chance, options, Some(Wire::new(plan)))
+        Self::embedded(clock, chance, options, Some(Wire::new(plan)))
     }
 
     /// A world in real time. Its API server is made by the caller, who may want to serve it on a port.
     pub fn in_real_time(chance: Chance, options: Options) -> Self {
-        Self::new(options.clock.clone(), chance, options, None)
+        Self::embedded(options.clock.clone(), chance, options, None)
     }
 
-    fn new(clock: Clock, chance: Chance, options: Options, wire: Option<Wire>) -> Self {
+    /// A world in real time around a real API server that `kubernetes` leads to with all rights. With a plan
+    /// every call crosses a wire.
+    pub fn beside(kubernetes: Transport, clock: Clock, chance: Chance, plan: Option<Plan>) -> Self {
+        Self::new(clock, chance, None, kubernetes, plan.map(Wire::new))
+    }
+
+    fn embedded(clock: Clock, chance: Chance, options: Options, wire: Option<Wire>) -> Self {
         let api = ApiServer::new(options);
+        let kubernetes = api.transport(ApiServer::admin());
+        Self::new(clock, chance, Some(api), kubernetes, wire)
+    }
+
+    fn new(
+        clock: Clock,
+        chance: Chance,
+        api: Option<ApiServer>,
+        kubernetes: Transport,
+        wire: Option<Wire>,
+    ) -> Self {
         let mut servers = Servers::default();
-        servers.add(KUBERNETES, Paths::Kubernetes, api.transport(ApiServer::admin()));
-        Self { clock, chance, api, servers, wire, shutdown: CancellationToken::new(), tasks: JoinSet::new() }
+        servers.add(KUBERNETES, Paths::Kubernetes, kubernetes.clone());
+        let (shutdown, tasks) = (CancellationToken::new(), JoinSet::new());
+        Self { clock, chance, api, kubernetes, servers, wire, shutdown, tasks }
     }
 
     pub fn clock(&self) -> &Clock {
@@ -59,22 +80,23 @@ impl World {
         self.chance.split(subject)
     }
 
-    pub fn api(&self) -> &ApiServer {
-        &self.api
+    /// The embedded API server, if this world has one.
+    pub fn api(&self) -> Option<&ApiServer> {
+        self.api.as_ref()
     }
 
     pub fn shutdown(&self) -> &CancellationToken {
         &self.shutdown
     }
 
-    /// The wire of a world in virtual time.
+    /// The wire that calls cross, if there is one.
     pub fn wire(&self) -> Option<&Wire> {
         self.wire.as_ref()
     }
 
     /// A client that goes directly to the API server, for tests that look on: not traced, never broken.
     pub fn client(&self) -> kube::Client {
-        kube_client(self.api.transport(ApiServer::admin()))
+        kube_client(self.kubernetes.clone())
     }
 
     /// A client for an actor whose calls are traced but never broken, for example the user of a flow.
@@ -115,16 +137,16 @@ impl World {
     where
         F: Fn(Context) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     {
-        self.start_as(ApiServer::admin(), actor, program)
+        self.start_through(self.kubernetes.clone(), actor, program)
     }
 
-    /// Starts a controller as a certain user of the API server.
-    pub fn start_as<F>(&mut self, user: User, actor: &str, program: F) -> Process
+    /// Starts a controller that reaches the API server through this transport, with the rights that it brings.
+    pub fn start_through<F>(&mut self, kubernetes: Transport, actor: &str, program: F) -> Process
     where
         F: Fn(Context) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     {
         let mut servers = self.servers.clone();
-        servers.add(KUBERNETES, Paths::Kubernetes, self.api.transport(user));
+        servers.add(KUBERNETES, Paths::Kubernetes, kubernetes);
         let spec = Spec {
             actor: actor.to_owned(),
             program: Arc::new(program),
@@ -158,7 +180,7 @@ impl World {
         self.tasks.spawn(async move { run.await.map_err(|error| error.to_string()) });
     }
 
-    /// Looks at the world after every call. Worlds in real time are not observed.
+    /// Looks at the world after every call. Worlds without a wire are not observed.
     pub fn observe(&self, observer: Observer) {
         if let Some(wire) = &self.wire {
             wire.observe(observer);

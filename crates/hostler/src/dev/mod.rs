@@ -1,5 +1,6 @@
 //! `hostler dev`: everything in one process, to try things in.
 
+mod beside;
 mod controllers;
 mod kubeconfig;
 
@@ -40,9 +41,20 @@ pub struct Options {
     /// Where the kubeconfig is written. It is removed at the end if nobody has changed it.
     #[arg(long, default_value = "hostler.kubeconfig", value_name = "FILE")]
     kubeconfig: PathBuf,
+    /// The kubeconfig of a cluster to use in place of the embedded API, scheduler and workload controllers: one
+    /// made for trying things, since nodes that are not real join it.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "kubeconfig"])]
+    beside: Option<PathBuf>,
 }
 
 pub async fn run(options: Options) -> anyhow::Result<()> {
+    match &options.beside {
+        Some(kubeconfig) => beside::run(kubeconfig).await,
+        None => run_embedded(options).await,
+    }
+}
+
+async fn run_embedded(options: Options) -> anyhow::Result<()> {
     let mut stop = StopSignals::listen()?;
     let claim = kubeconfig::Claim::on(&options.kubeconfig)?;
     let (listener, address) = listen(options.listen).await?;
@@ -51,18 +63,14 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let token = SecretString::from(hex(&random::<32>()?));
     let mut world = start_world(clock, token.clone(), &certificates.ca_pem).await?;
 
-    let (api, shutdown) = (world.api().clone(), world.shutdown().clone());
+    let api = world.api().cloned().context("a world without an API server")?;
+    let shutdown = world.shutdown().clone();
     let text = serve::kubeconfig(reachable(address), &certificates.ca_pem, &token);
     let serving = tokio::spawn(async move { serve::serve(&api, listener, &certificates, shutdown).await });
     let written = claim.write(&text)?;
     greet(address, written.path());
-    tokio::select! {
-        biased;
-        () = stop.received() => {}
-        trouble = world.broken() => bail!("a part of the world broke: {trouble}"),
-    }
+    until_stopped(&mut world, &mut stop).await?;
     drop(written);
-    world.shutdown().cancel();
     let farewell = async {
         world.stop().await;
         serving.await
@@ -75,6 +83,16 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
             Ok(())
         }
     }
+}
+
+async fn until_stopped(world: &mut World, stop: &mut StopSignals) -> anyhow::Result<()> {
+    tokio::select! {
+        biased;
+        () = stop.received() => {}
+        trouble = world.broken() => bail!("a part of the world broke: {trouble}"),
+    }
+    world.shutdown().cancel();
+    Ok(())
 }
 
 /// Listens, and says in one sentence why it cannot.
@@ -126,11 +144,7 @@ async fn start_world(clock: Clock, token: SecretString, ca_pem: &str) -> anyhow:
     let mut options = hostler_apiserver::Options::new(clock, chance.split("kubernetes"));
     options.users.push((token, ApiServer::admin()));
     let mut world = World::in_real_time(chance, options);
-    let definitions: Api<CustomResourceDefinition> = Api::all(world.client());
-    for crd in crds() {
-        let created = definitions.create(&PostParams::default(), &crd).await;
-        created.context("the CustomResourceDefinitions cannot be installed")?;
-    }
+    install_definitions(&world).await?;
     world.start_cluster(hostler_cluster::Options {
         root_certificate: ca_pem.to_owned(),
         // Whoever deletes a node by hand wants to see its pods move now, not in a minute.
@@ -138,11 +152,28 @@ async fn start_world(clock: Clock, token: SecretString, ca_pem: &str) -> anyhow:
         pod_garbage_period: Duration::from_secs(1),
         ..hostler_cluster::Options::all()
     });
+    populate(&mut world);
+    Ok(world)
+}
+
+/// Definitions that are there already stay as they are.
+async fn install_definitions(world: &World) -> anyhow::Result<()> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(world.client());
+    for crd in crds() {
+        match definitions.create(&PostParams::default(), &crd).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            created => drop(created.context("the CustomResourceDefinitions cannot be installed")?),
+        }
+    }
+    Ok(())
+}
+
+/// Nodes, a cloud and the controllers.
+fn populate(world: &mut World) {
     let nodes = world.start_hollow_nodes();
     boot_nodes(&nodes);
-    start_stackit(&mut world, nodes);
+    start_stackit(world, nodes);
     world.start("machine-controller", |context| Box::pin(controllers::machine_controller(context)));
-    Ok(world)
 }
 
 fn boot_nodes(nodes: &HollowNodes) {
@@ -169,13 +200,21 @@ fn start_stackit(world: &mut World, nodes: HollowNodes) {
 }
 
 fn greet(address: SocketAddr, kubeconfig: &Path) {
-    let kubeconfig = quoted(&kubeconfig.display().to_string());
     // Without a reader of these lines the world is there all the same.
     let _ = writeln!(
         io::stdout(),
         "Hostler is ready: a Kubernetes API at https://{address} with {NODES} nodes and a simulated STACKIT.
 
-In another terminal:
+{}
+Ctrl-C ends it; nothing is kept.",
+        what_to_try(kubeconfig)
+    );
+}
+
+fn what_to_try(kubeconfig: &Path) -> String {
+    let kubeconfig = quoted(&kubeconfig.display().to_string());
+    format!(
+        "In another terminal:
   export KUBECONFIG={kubeconfig}
   kubectl get nodes
   kubectl apply -f samples/                  # a Secret, a MachineClass and a Machine
@@ -185,9 +224,8 @@ In another terminal:
   kubectl drain node-1 --ignore-daemonsets   # and back: kubectl uncordon node-1
   kubectl delete node node-3                 # its pods move
   kubectl delete -f samples/
-
-Ctrl-C ends it; nothing is kept."
-    );
+"
+    )
 }
 
 /// As a shell takes it.

@@ -4,6 +4,7 @@ use crate::playground::{PATIENCE, Playground, Process, wait_for};
 use serde_json::Value;
 use std::{
     cell::Cell,
+    env,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -22,22 +23,28 @@ pub struct Said {
     pub stderr: String,
 }
 
-/// Runs a story with each kubectl of this machine: the one in PATH and the one `HOSTLER_KUBECTL` names. A
-/// machine without any leaves the story out, unless it is there to test (`CI` is set).
+/// Runs a story with each kubectl of this machine: those that `HOSTLER_KUBECTL` lists as `PATH` lists
+/// directories, or else the one in PATH. A machine without any leaves the story out, unless it is there to test
+/// (`CI` is set). Where `HOSTLER_CONTROL_PLANE` names the program that starts a real control plane, the stories
+/// are played on one.
 pub fn with_each_kubectl(story: impl Fn(&Kubectl)) {
-    let in_path = std::env::var_os("PATH").and_then(|path| {
-        std::env::split_paths(&path).map(|directory| directory.join("kubectl")).find(|file| file.is_file())
-    });
-    let named = std::env::var_os("HOSTLER_KUBECTL").map(PathBuf::from);
-    let mut programs: Vec<PathBuf> = in_path.into_iter().chain(named).collect();
-    programs.dedup();
+    let in_path = || {
+        let path = env::var_os("PATH")?;
+        env::split_paths(&path).map(|directory| directory.join("kubectl")).find(|file| file.is_file())
+    };
+    let programs: Vec<PathBuf> = match env::var_os("HOSTLER_KUBECTL") {
+        Some(list) => env::split_paths(&list).collect(),
+        None => in_path().into_iter().collect(),
+    };
+    let control_plane = env::var_os("HOSTLER_CONTROL_PLANE").map(PathBuf::from);
     if programs.is_empty() {
-        assert!(std::env::var_os("CI").is_none(), "CI is set and kubectl not found: install it");
+        assert!(env::var_os("CI").is_none(), "CI is set and kubectl not found: install it");
         println!("SKIPPED: kubectl not found");
     }
     for program in programs {
         println!("with {}", program.display());
-        story(&Kubectl { program, playground: Playground::start(), calls: Cell::new(0) });
+        let playground = control_plane.as_deref().map_or_else(Playground::start, Playground::start_beside);
+        story(&Kubectl { program, playground, calls: Cell::new(0) });
     }
 }
 

@@ -1,4 +1,4 @@
-//! A running `hostler dev` with a directory of its own.
+//! A running `hostler dev` with a directory of its own, on the embedded API server or beside a real one.
 
 use std::{
     fs,
@@ -74,7 +74,8 @@ impl Process {
         let (stdout, stderr) =
             (directory.file(&format!("{name}.stdout")), directory.file(&format!("{name}.stderr")));
         let child = command
-            .stdin(Stdio::null())
+            // A real control plane ends when its standard input does.
+            .stdin(Stdio::piped())
             .stdout(fs::File::create(&stdout).unwrap())
             .stderr(fs::File::create(&stderr).unwrap())
             .spawn()
@@ -88,6 +89,16 @@ impl Process {
 
     pub fn stderr(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.stderr).unwrap()).into_owned()
+    }
+
+    /// Waits until its output has this in it.
+    pub fn wait_to_say(&mut self, text: &str) {
+        wait_for(text, || {
+            if let Some(status) = self.has_ended() {
+                panic!("ended with {status}: {}{}", self.stdout(), self.stderr());
+            }
+            self.stdout().contains(text).then_some(())
+        });
     }
 
     /// Sends a signal by its name, `INT` for example.
@@ -120,6 +131,8 @@ pub fn hostler(arguments: &[&str]) -> Command {
 
 pub struct Playground {
     pub process: Process,
+    /// The real control plane that the process is beside; it ends after it.
+    _control_plane: Option<Process>,
     pub kubeconfig: PathBuf,
     pub directory: Directory,
 }
@@ -127,6 +140,21 @@ pub struct Playground {
 impl Playground {
     pub fn start() -> Self {
         Self::start_with(&[])
+    }
+
+    /// The same beside a real control plane, which this program starts.
+    pub fn start_beside(control_plane: &Path) -> Self {
+        let directory = Directory::new();
+        let mut command = Command::new(control_plane);
+        command.args(["up", "--until-eof", "--dir"]).arg(directory.file("control-plane"));
+        let mut plane = Process::start(&directory, "control-plane", command);
+        plane.wait_to_say("export KUBECONFIG=");
+        let kubeconfig = directory.file("control-plane/admin.kubeconfig");
+        let mut command = hostler(&["dev", "--beside"]);
+        command.arg(&kubeconfig);
+        let mut process = Process::start(&directory, "hostler", command);
+        process.wait_to_say("Hostler is ready");
+        Self { process, _control_plane: Some(plane), kubeconfig, directory }
     }
 
     pub fn start_with(more: &[&str]) -> Self {
@@ -145,6 +173,6 @@ impl Playground {
             }
             fs::read(&kubeconfig).ok().filter(|now| Some(now) != before.as_ref())
         });
-        Self { process, kubeconfig, directory }
+        Self { process, _control_plane: None, kubeconfig, directory }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) async fn run(plan: Plan, variant: Variant, switches: Switches) -> Fin
     world.add_cloud(NAME, TinyCloud::paths(), cloud.router());
     let configs: Api<ConfigMap> = Api::default_namespaced(world.client());
     let observed = Arc::new(Observed {
-        api: world.api().clone(),
+        api: world.api().cloned().unwrap(),
         configs: configs.clone(),
         cloud: cloud.clone(),
         last: Mutex::default(),

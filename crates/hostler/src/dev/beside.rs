@@ -1,0 +1,45 @@
+//! The world around an API server that is not ours: nodes, a cloud and the controllers join a real cluster.
+
+use super::{FAREWELL, install_definitions, populate, until_stopped, what_to_try};
+use crate::stop::StopSignals;
+use anyhow::Context;
+use hostler_base::{Chance, Clock};
+use hostler_sim::World;
+use kube::{
+    Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use std::{
+    io::{self, Write},
+    path::{Path, absolute},
+};
+
+pub async fn run(kubeconfig: &Path) -> anyhow::Result<()> {
+    let mut stop = StopSignals::listen()?;
+    let shown = kubeconfig.display();
+    let kubeconfig = absolute(kubeconfig).with_context(|| format!("{shown} is no file name"))?;
+    let read = Kubeconfig::read_from(&kubeconfig).with_context(|| format!("{shown} is no kubeconfig"))?;
+    let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
+        .await
+        .with_context(|| format!("{shown} does not lead to a cluster"))?;
+    let address = config.cluster_url.to_string();
+    let kubernetes =
+        hostler_controller::transport_to(config).with_context(|| format!("{shown} cannot be used"))?;
+    let mut world = World::beside(kubernetes, Clock::system(), Chance::from_entropy(), None);
+    install_definitions(&world).await.with_context(|| format!("{address}, where {shown} leads"))?;
+    populate(&mut world);
+    // Without a reader of these lines the world is there all the same.
+    let _ = writeln!(
+        io::stdout(),
+        "Hostler is ready beside the Kubernetes API at {address}, with hollow nodes and a simulated STACKIT.
+
+{}
+Ctrl-C ends it; what it has made in the cluster stays there.",
+        what_to_try(&kubeconfig)
+    );
+    until_stopped(&mut world, &mut stop).await?;
+    if tokio::time::timeout(FAREWELL, world.stop()).await.is_err() {
+        tracing::warn!("not everything ended in time");
+    }
+    Ok(())
+}

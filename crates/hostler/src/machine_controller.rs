@@ -1,0 +1,208 @@
+//! `hostler machine-controller`: the Gardener Machine controller as a process of its own.
+
+use crate::{go_duration::GoDuration, stop::StopSignals, web};
+use anyhow::{Context, bail};
+use clap::{ArgAction, Args};
+use hostler_base::{Chance, Clock, Transport};
+use hostler_controller::{
+    Election, Fence, Health, LeaseOptions, Led, Metrics, Rate, StackOptions, kube_client, stack, transport_to,
+};
+use hostler_gardener::Parts;
+use hostler_stackit::StackitFactory;
+use kube::{
+    Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use std::{
+    fs,
+    net::{IpAddr, SocketAddr},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// The lease of Gardener's machine controllers, ours and others.
+const LEASE: &str = "machine-controller";
+const IN_CLUSTER: &str = "inClusterConfig";
+/// How long one call may take. Short enough that the fence leaves room for it within a lease.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long what is under way may take at the end.
+const FAREWELL: Duration = Duration::from_secs(4);
+
+#[derive(Args)]
+pub struct Options {
+    /// The cluster with the Machines: a kubeconfig, or inClusterConfig; the target cluster when empty.
+    #[arg(long, default_value = "", value_name = "FILE")]
+    control_kubeconfig: String,
+    /// The cluster with the Nodes: a kubeconfig; the cluster that this runs in when empty.
+    #[arg(long, default_value = "", value_name = "FILE")]
+    target_kubeconfig: String,
+    /// The namespace of the Machines and of the lease.
+    #[arg(long, default_value = "default")]
+    namespace: String,
+    /// Where /healthz, /readyz and /metrics are served.
+    #[arg(long, default_value = "0.0.0.0", value_name = "IP")]
+    address: IpAddr,
+    #[arg(long, default_value_t = 10259)]
+    port: u16,
+    /// Whether only one of several instances works at a time.
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    leader_elect: bool,
+    /// How long others wait after the leader's last sign of life.
+    #[arg(long, default_value = "15s", value_name = "DURATION")]
+    leader_elect_lease_duration: GoDuration,
+    /// How long the leader tries to renew before it gives up.
+    #[arg(long, default_value = "10s", value_name = "DURATION")]
+    leader_elect_renew_deadline: GoDuration,
+    /// The time between attempts to get or renew the lease.
+    #[arg(long, default_value = "2s", value_name = "DURATION")]
+    leader_elect_retry_period: GoDuration,
+    /// Calls per second to each Kubernetes API.
+    #[arg(long, default_value_t = 20.0, value_name = "CALLS")]
+    kube_api_qps: f64,
+    /// Calls that may come at once.
+    #[arg(long, default_value_t = 30, value_name = "CALLS")]
+    kube_api_burst: u32,
+    /// Where STACKIT's IaaS API is.
+    #[arg(
+        long,
+        env = "STACKIT_IAAS_ENDPOINT",
+        default_value = "https://iaas.api.stackit.cloud",
+        value_name = "URL"
+    )]
+    stackit_iaas_endpoint: String,
+}
+
+pub async fn run(options: Options) -> anyhow::Result<()> {
+    let mut signals = StopSignals::listen()?;
+    let (clock, chance, metrics) = (Clock::system(), Chance::from_entropy(), Metrics::new());
+    let (control, target) = clusters(&options).await?;
+    let health = Health::new(metrics.clone());
+    let address = SocketAddr::new(options.address, options.port);
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("--address and --port: {address} cannot be listened on"))?;
+
+    let instance = instance();
+    let unfenced = stack_options("leader-election", &options, Fence::open(clock.clone()), &metrics, &clock)?;
+    let election = options.leader_elect.then(|| {
+        let client = kube_client(control.clone(), &unfenced, &options.namespace);
+        Election::new(client, lease(&options, &instance), clock.clone(), &chance, metrics.clone())
+    });
+    let fence = election.as_ref().map_or_else(|| Fence::open(clock.clone()), Election::fence);
+    let stacked = |client| stack_options(client, &options, fence.clone(), &metrics, &clock);
+    // Longer than this, and the fence could not let it pass within a lease.
+    let timeout = options.leader_elect_renew_deadline.0;
+    let cloud = StackOptions { rate: None, timeout, ..stacked("stackit")? };
+    let cloud = stack(web::transport()?, &cloud);
+    let parts = Parts {
+        control: kube_client(control, &stacked("control")?, &options.namespace),
+        namespace: options.namespace.clone(),
+        target: kube_client(target, &stacked("target")?, "default"),
+        drivers: Arc::new(StackitFactory::new(cloud, &options.stackit_iaas_endpoint, clock.clone())),
+        clock,
+        chance,
+        metrics,
+        health: health.clone(),
+        instance,
+    };
+    let stop = CancellationToken::new();
+    // Boxed: these are large futures.
+    let work = Box::pin(lead(election, parts, stop.clone()));
+    let serve = async { axum::serve(listener, health.router()).await };
+    let ended = async {
+        tokio::select! {
+            biased;
+            led = work => led,
+            served = serve => served.context("health and metrics cannot be served any more"),
+        }
+    };
+    let mut ended = Box::pin(ended);
+    tokio::select! {
+        biased;
+        () = signals.received() => {}
+        ended = &mut ended => return ended,
+    }
+    stop.cancel();
+    tokio::time::timeout(FAREWELL, ended).await.unwrap_or(Ok(()))
+}
+
+async fn lead(election: Option<Election>, parts: Parts, stop: CancellationToken) -> anyhow::Result<()> {
+    let Some(election) = election else {
+        Box::pin(hostler_gardener::run(parts, stop)).await;
+        return Ok(());
+    };
+    match election.lead(&stop, || hostler_gardener::run(parts, stop.clone())).await {
+        Led::Finished(()) | Led::Never => Ok(()),
+        Led::Lost => bail!("the lease {LEASE} was lost: another instance may be working now"),
+    }
+}
+
+fn lease(options: &Options, instance: &str) -> LeaseOptions {
+    LeaseOptions {
+        duration: options.leader_elect_lease_duration.0,
+        renew_deadline: options.leader_elect_renew_deadline.0,
+        retry_period: options.leader_elect_retry_period.0,
+        ..LeaseOptions::new(&options.namespace, LEASE, instance)
+    }
+}
+
+fn stack_options(
+    client: &'static str,
+    options: &Options,
+    fence: Fence,
+    metrics: &Metrics,
+    clock: &Clock,
+) -> anyhow::Result<StackOptions> {
+    if !(options.kube_api_qps.is_finite() && options.kube_api_qps > 0.0 && options.kube_api_burst > 0) {
+        bail!("--kube-api-qps and --kube-api-burst: give numbers above zero");
+    }
+    let rate = Rate { per_second: options.kube_api_qps, burst: options.kube_api_burst };
+    Ok(StackOptions {
+        client,
+        user_agent: format!("hostler/{} machine-controller", env!("CARGO_PKG_VERSION")),
+        timeout: CALL_TIMEOUT,
+        rate: Some(rate),
+        fence,
+        metrics: metrics.clone(),
+        clock: clock.clone(),
+    })
+}
+
+/// The control cluster and the target cluster.
+async fn clusters(options: &Options) -> anyhow::Result<(Transport, Transport)> {
+    if options.target_kubeconfig == "none" {
+        bail!(
+            "--target-kubeconfig: a controller without a target cluster is not supported; give the kubeconfig of the cluster with the nodes"
+        );
+    }
+    let target = cluster("--target-kubeconfig", &options.target_kubeconfig).await?;
+    if options.control_kubeconfig.is_empty() {
+        return Ok((target.clone(), target));
+    }
+    Ok((cluster("--control-kubeconfig", &options.control_kubeconfig).await?, target))
+}
+
+async fn cluster(flag: &str, file: &str) -> anyhow::Result<Transport> {
+    let config = if file.is_empty() || file == IN_CLUSTER {
+        Config::incluster().with_context(|| {
+            format!("{flag}: this is not inside of a cluster; give the path of a kubeconfig")
+        })?
+    } else {
+        let read = Kubeconfig::read_from(Path::new(file))
+            .with_context(|| format!("{flag}: {file} is no kubeconfig"))?;
+        Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
+            .await
+            .with_context(|| format!("{flag}: {file} does not lead to a cluster"))?
+    };
+    transport_to(config).with_context(|| format!("{flag}: {file} cannot be used"))
+}
+
+/// Unique among all instances, also over restarts.
+fn instance() -> String {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = Some(host.trim()).filter(|host| !host.is_empty()).unwrap_or("hostler").to_owned();
+    format!("{host}_{}", uuid::Uuid::new_v4())
+}
