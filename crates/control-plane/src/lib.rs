@@ -9,7 +9,7 @@ mod authority;
 pub mod catalogue;
 pub mod cluster_api;
 pub mod gardener;
-mod manifests;
+pub mod manifests;
 mod plane;
 mod ports;
 mod process;

@@ -3,14 +3,11 @@
 use anyhow::{Context, bail};
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, Patch, PatchParams},
+    api::{ApiResource, DynamicObject, PostParams},
     core::GroupVersionKind,
 };
 use serde_json::Value;
 use std::{fs, path::Path, path::PathBuf};
-
-/// Who applies.
-const MANAGER: &str = "hostler-control-plane";
 
 /// All objects in the YAML files of a directory that are no parts of a kustomization, files by name.
 pub fn read(directory: &Path) -> anyhow::Result<Vec<Value>> {
@@ -39,16 +36,21 @@ pub fn parse(text: &str) -> anyhow::Result<Vec<Value>> {
         .collect())
 }
 
-/// Applies objects that belong to no namespace, by the server's side.
+/// Makes objects that belong to no namespace, or replaces those that are there.
 pub async fn apply(client: &Client, objects: &[Value]) -> anyhow::Result<()> {
     for object in objects {
-        let object: DynamicObject = serde_json::from_value(object.clone())?;
-        let Some(types) = &object.types else { bail!("an object without a kind") };
+        let mut object: DynamicObject = serde_json::from_value(object.clone())?;
+        let Some(types) = object.types.clone() else { bail!("an object without a kind") };
         let name = object.metadata.name.clone().context("an object without a name")?;
-        let kind = GroupVersionKind::try_from(types)?;
+        let kind = GroupVersionKind::try_from(&types)?;
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
-        let applied = api.patch(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(&object)).await;
-        applied.with_context(|| format!("{} {name} cannot be applied", types.kind))?;
+        let mut written = api.create(&PostParams::default(), &object).await;
+        // Somebody else may be doing the same at the same time.
+        while matches!(&written, Err(kube::Error::Api(status)) if status.code == 409) {
+            object.metadata.resource_version = api.get(&name).await?.metadata.resource_version;
+            written = api.replace(&name, &PostParams::default(), &object).await;
+        }
+        written.with_context(|| format!("{} {name} cannot be applied", types.kind))?;
     }
     Ok(())
 }

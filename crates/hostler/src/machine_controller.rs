@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 /// The lease of Gardener's machine controllers, ours and others.
 const LEASE: &str = "machine-controller";
 const IN_CLUSTER: &str = "inClusterConfig";
-/// How long one call may take. Short enough that the fence leaves room for it within a lease.
+/// How long one call to Kubernetes may take at most.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long what is under way may take at the end.
 const FAREWELL: Duration = Duration::from_secs(4);
@@ -163,7 +163,8 @@ fn stack_options(
     Ok(StackOptions {
         client,
         user_agent: format!("hostler/{} machine-controller", env!("CARGO_PKG_VERSION")),
-        timeout: CALL_TIMEOUT,
+        // The fence lets nothing pass that could outlast the lease.
+        timeout: CALL_TIMEOUT.min(options.leader_elect_renew_deadline.0 / 2),
         rate: Some(rate),
         fence,
         metrics: metrics.clone(),

@@ -9,6 +9,7 @@
 pub mod boundaries;
 pub mod hollow;
 pub mod incarnation;
+mod proxy;
 pub mod stackit;
 pub mod sweep;
 pub mod wire;
@@ -17,6 +18,7 @@ mod world;
 pub use boundaries::{Boundary, Class};
 pub use hollow::{HollowNodes, MachineSpec};
 pub use incarnation::{Context, Process};
+pub use proxy::Proxy;
 pub use sweep::{Finished, Sweep};
 pub use wire::{Break, Fault, Paths, Plan, Wire};
 pub use world::World;

@@ -41,9 +41,9 @@ impl World {
         Self::embedded(clock, chance, options, Some(Wire::new(plan)))
     }
 
-    /// A world in real time. Its API server is made by the caller, who may want to serve it on a port.
-    pub fn in_real_time(chance: Chance, options: Options) -> Self {
-        Self::embedded(options.clock.clone(), chance, options, None)
+    /// A world in real time, whose API server may be served on a port. With a plan every call crosses a wire.
+    pub fn in_real_time(chance: Chance, options: Options, plan: Option<Plan>) -> Self {
+        Self::embedded(options.clock.clone(), chance, options, plan.map(Wire::new))
     }
 
     /// A world in real time around a real API server that `kubernetes` leads to with all rights. With a plan

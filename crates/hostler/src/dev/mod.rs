@@ -143,7 +143,7 @@ async fn start_world(clock: Clock, token: SecretString, ca_pem: &str) -> anyhow:
     let chance = Chance::from_seed(u64::from_le_bytes(random()?));
     let mut options = hostler_apiserver::Options::new(clock, chance.split("kubernetes"));
     options.users.push((token, ApiServer::admin()));
-    let mut world = World::in_real_time(chance, options);
+    let mut world = World::in_real_time(chance, options, None);
     install_definitions(&world).await?;
     world.start_cluster(hostler_cluster::Options {
         root_certificate: ca_pem.to_owned(),

@@ -178,7 +178,7 @@ async fn hundreds_of_nodes_join_and_stay() {
 #[tokio::test]
 async fn a_world_runs_in_real_time_too() {
     let options = hostler_apiserver::Options::new(Clock::system(), Chance::from_seed(1));
-    let mut world = World::in_real_time(Chance::from_seed(1), options);
+    let mut world = World::in_real_time(Chance::from_seed(1), options, None);
     let nodes = world.start_hollow_nodes();
     nodes.boot(MachineSpec {
         boot_time: Duration::ZERO,

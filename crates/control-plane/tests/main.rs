@@ -1,0 +1,18 @@
+//! What Hostler claims, judged by the real things. `cargo xtask test real` starts a control plane and names it
+//! to these tests: each has a namespace of its own in it, or an API server of its own where it needs one.
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[path = "main/cluster_api.rs"]
+mod cluster_api;
+#[path = "main/conformance.rs"]
+mod conformance;
+#[path = "main/faults.rs"]
+mod faults;
+#[path = "main/gardener.rs"]
+mod gardener;
+#[path = "main/rights.rs"]
+mod rights;
+#[path = "main/stage.rs"]
+mod stage;
+#[path = "main/supervision.rs"]
+mod supervision;

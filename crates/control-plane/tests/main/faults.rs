@@ -1,0 +1,67 @@
+//! The real binary is killed at calls to the real API server and to the cloud, before and after their effect.
+
+use crate::stage::{Stage, create};
+use futures::{StreamExt, stream};
+use hostler_gardener::api::Machine;
+use hostler_sim::{Class, Fault, Plan};
+use kube::{Api, api::DeleteParams};
+use serde_json::json;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+/// How many lives are lived beside each other.
+const AT_ONCE: usize = 4;
+/// A short lease, so that a killed leader is not waited for long.
+const LEASE: [&str; 3] = [
+    "--leader-elect-lease-duration=3s",
+    "--leader-elect-renew-deadline=2s",
+    "--leader-elect-retry-period=300ms",
+];
+
+/// One machine from wish to gone; the controller is broken at its `nth` call with an effect. Gives the number of
+/// such calls.
+async fn one_life(name: &str, broken: Option<(usize, Fault)>) -> usize {
+    let effects = Arc::new(AtomicUsize::new(0));
+    let counted = effects.clone();
+    let plan = Plan::seeded(1).fault_when(move |_, class| {
+        if class != Class::Effect {
+            return None;
+        }
+        let number = counted.fetch_add(1, Ordering::Relaxed) + 1;
+        broken.clone().filter(|(at, _)| *at == number).map(|(_, fault)| fault)
+    });
+    let mut stage = Stage::around_the_real_one(name, plan).await;
+    stage.start_controller(&LEASE);
+    stage.create_class_and_secret().await;
+    // Nodes are named as machines are, and share one cluster with those of other tests.
+    let machine = format!("{}-m", stage.namespace);
+    let machines: Api<Machine> = stage.machines();
+    create(
+        machines.clone(),
+        json!({"metadata": {"name": machine}, "spec": {"class": {"kind": "MachineClass", "name": "small"}}}),
+    )
+    .await;
+    stage.run_until("the machine runs", async |_| Stage::running(&machines).await == 1).await;
+    machines.delete(&machine, &DeleteParams::default()).await.unwrap();
+    stage.nothing_is_left().await;
+    assert_eq!(stage.violations(), [""; 0], "{}", stage.story());
+    stage.world.stop().await;
+    effects.load(Ordering::Relaxed)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_killed_at_any_call_loses_leaks_and_doubles_nothing() {
+    let effects = one_life("calm", None).await;
+    assert!(effects >= 10, "a machine's life has more than {effects} effects");
+    // Every second effect before and the others after: the sweep in the world goes through all of them.
+    let crashes = (1..=effects)
+        .map(|number| (number, if number % 2 == 0 { Fault::CrashBefore } else { Fault::CrashAfter }));
+    let lives = stream::iter(crashes).map(|(number, fault)| async move {
+        one_life(&format!("killed-{number}"), Some((number, fault))).await
+    });
+    let lived: Vec<usize> = lives.buffer_unordered(AT_ONCE).collect().await;
+    println!("killed at {} boundaries, nothing lost, leaked or doubled", lived.len());
+    assert_eq!(lived.len(), effects);
+}

@@ -1,0 +1,297 @@
+//! What the tests have in common: the control plane that they were given, and a world around an API server with
+//! the real `hostler` as its machine controller.
+
+use futures::future::BoxFuture;
+use hostler_base::{Chance, Clock, Transport};
+use hostler_control_plane::{Process, Program, Store};
+use hostler_gardener::api::{Machine, MachineClass};
+use hostler_sim::{
+    Context, Paths, Plan, Proxy, World,
+    stackit::{ServerView, Settings, Stackit},
+};
+use k8s_openapi::api::core::v1::{Namespace, Node, Secret};
+use kube::{
+    Api, Client, Config,
+    api::{ListParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeSet,
+    env,
+    fmt::Debug,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+/// How long anything may take before it counts as hanging; on a busy machine everything takes long.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const CONTROLLER: &str = "machine-controller";
+const PROJECT: &str = "11111111-2222-4333-8444-555555555555";
+const REGION: &str = "eu01";
+
+/// The program that supervises processes.
+pub fn supervisor() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_hostler-control-plane"))
+}
+
+pub fn store() -> Store {
+    Store::of_user().unwrap()
+}
+
+/// The administrator's kubeconfig of the control plane that these tests were given.
+pub fn given_kubeconfig() -> PathBuf {
+    named("HOSTLER_REAL_KUBECONFIG")
+}
+
+/// The `hostler` that is tested.
+pub fn hostler() -> PathBuf {
+    named("HOSTLER_BINARY")
+}
+
+fn named(variable: &str) -> PathBuf {
+    let value = env::var_os(variable);
+    PathBuf::from(value.unwrap_or_else(|| panic!("{variable} is not set: run `cargo xtask test real`")))
+}
+
+pub fn crypto() {
+    // Another test of this process may have been first.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+}
+
+pub async fn config(kubeconfig: &Path) -> Config {
+    crypto();
+    let read = Kubeconfig::read_from(kubeconfig).unwrap();
+    Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.unwrap()
+}
+
+pub async fn transport(kubeconfig: &Path) -> Transport {
+    hostler_controller::transport_to(config(kubeconfig).await).unwrap()
+}
+
+/// A directory that is removed with all that is in it.
+pub struct Directory(PathBuf);
+
+impl Directory {
+    pub fn new() -> Self {
+        Self(hostler_control_plane::temporary_directory().unwrap())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A world around an API server: a cloud, hollow nodes, and a namespace of its own.
+pub struct Stage {
+    pub world: World,
+    pub cloud: Stackit,
+    pub admin: Client,
+    pub namespace: String,
+    pub directory: Arc<Directory>,
+    /// A server of somebody else's in the same project.
+    foreign: String,
+}
+
+impl Stage {
+    /// Around the control plane that these tests were given, with Gardener's definitions.
+    pub async fn around_the_real_one(name: &str, plan: Plan) -> Self {
+        let kubernetes = transport(&given_kubeconfig()).await;
+        let world = World::beside(kubernetes, Clock::system(), Chance::from_entropy(), Some(plan));
+        hostler_control_plane::gardener::install(&store(), &world.client()).await.unwrap();
+        Self::around(world, name).await
+    }
+
+    pub async fn around(mut world: World, name: &str) -> Self {
+        crypto();
+        let admin = world.client();
+        let namespace = format!("{name}-{}", uuid::Uuid::new_v4().simple());
+        create(Api::<Namespace>::all(admin.clone()), json!({"metadata": {"name": namespace}})).await;
+        let settings = Settings {
+            boot_time: Duration::from_millis(200),
+            delete_time: Duration::from_millis(200),
+            join_time: Duration::from_millis(100),
+            ..Settings::default()
+        };
+        let cloud = Stackit::new(settings, world.clock().clone(), world.chance("stackit"));
+        let labels = [
+            ("kubernetes.io/machine", name),
+            ("kubernetes.io/machineclass", "small"),
+            ("kubernetes.io/cluster", "somebody-else"),
+        ];
+        let foreign = cloud.add_foreign(PROJECT, REGION, name, &labels);
+        let servers = "/v2/projects/{project}/regions/{region}/servers";
+        let paths = Paths::templates([servers, "/v2/projects/{project}/regions/{region}/servers/{server}"]);
+        world.add_cloud("stackit", paths, cloud.router());
+        let nodes = world.start_hollow_nodes();
+        world.add_background(cloud.clone().drive(nodes));
+        let stage = Self { world, cloud, admin, namespace, directory: Arc::new(Directory::new()), foreign };
+        stage.watch_invariants();
+        stage
+    }
+
+    /// Starts the real `hostler machine-controller`. Its calls cross the wire; a crash there kills it.
+    pub fn start_controller(&mut self, more: &[&str]) -> hostler_sim::Process {
+        let program = self.controller(more);
+        self.world.start(CONTROLLER, program)
+    }
+
+    /// The same with the rights that a transport brings.
+    pub fn start_controller_through(&mut self, kubernetes: Transport, more: &[&str]) -> hostler_sim::Process {
+        let program = self.controller(more);
+        self.world.start_through(kubernetes, CONTROLLER, program)
+    }
+
+    fn controller(
+        &self,
+        more: &[&str],
+    ) -> impl Fn(Context) -> BoxFuture<'static, ()> + Send + Sync + 'static {
+        let (directory, namespace) = (self.directory.clone(), self.namespace.clone());
+        let more: Vec<String> = more.iter().map(|&argument| argument.to_owned()).collect();
+        move |context| {
+            let (directory, namespace, more) = (directory.clone(), namespace.clone(), more.clone());
+            Box::pin(async move { run_binary(context, &directory, &namespace, &more).await })
+        }
+    }
+
+    /// After every call: no machine has two servers, no server outlives its machine, and what belongs to
+    /// others is untouched.
+    fn watch_invariants(&self) {
+        let (cloud, foreign, machines) = (self.cloud.clone(), self.foreign.clone(), self.machines());
+        self.world.observe(Arc::new(move || {
+            let (cloud, foreign, machines) = (cloud.clone(), foreign.clone(), machines.clone());
+            Box::pin(async move {
+                // First the servers: a Machine that comes or goes meanwhile must not look like a leak.
+                let servers = cloud.servers();
+                if !servers.iter().any(|server| server.id == foreign && server.status != "DELETING") {
+                    return Err("foreign touched: somebody else's server is going".to_owned());
+                }
+                let mut seen = BTreeSet::new();
+                let going = |server: &&ServerView| server.status == "DELETING";
+                for server in servers.iter().filter(|server| server.id != foreign && !going(server)) {
+                    if !seen.insert(server.name.clone()) {
+                        return Err(format!("doubled: there are two servers for {}", server.name));
+                    }
+                    let machine = machines.get_opt(&server.name).await.map_err(|error| error.to_string())?;
+                    if machine.is_none()
+                        && cloud.servers().iter().any(|now| now.id == server.id && !going(&now))
+                    {
+                        return Err(format!("leaked: {} has a server and no Machine", server.name));
+                    }
+                }
+                Ok(())
+            })
+        }));
+    }
+
+    pub fn machines(&self) -> Api<Machine> {
+        Api::namespaced(self.admin.clone(), &self.namespace)
+    }
+
+    /// The servers that are not somebody else's.
+    pub fn servers(&self) -> Vec<ServerView> {
+        let servers = self.cloud.servers();
+        servers.into_iter().filter(|server| server.id != self.foreign).collect()
+    }
+
+    pub async fn create_class_and_secret(&self) {
+        let secret = json!({"metadata": {"name": "credentials"},
+            "stringData": {"project-id": PROJECT, "apiToken": "open sesame", "userData": "#cloud-config"}});
+        create(Api::<Secret>::namespaced(self.admin.clone(), &self.namespace), secret).await;
+        let class = json!({"metadata": {"name": "small"}, "provider": "stackit",
+            "secretRef": {"name": "credentials", "namespace": self.namespace},
+            "providerSpec": {"region": REGION, "machineType": "c2i.2", "imageId": PROJECT,
+                "networking": {"networkId": PROJECT}, "labels": {"kubernetes.io/cluster": self.namespace}}});
+        create(Api::<MachineClass>::namespaced(self.admin.clone(), &self.namespace), class).await;
+    }
+
+    pub async fn run_until(&mut self, what: &str, condition: impl AsyncFn(&Client) -> bool) {
+        let admin = self.admin.clone();
+        if let Err(reason) = self.world.run_until(what, PATIENCE, async || condition(&admin).await).await {
+            panic!("{reason}\n{}", self.story());
+        }
+    }
+
+    /// How many Machines are Running.
+    pub async fn running(machines: &Api<Machine>) -> usize {
+        let listed = machines.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
+        let phase = |machine: &Machine| machine.status.as_ref().map(|status| status.current_status.phase);
+        listed.iter().filter(|machine| phase(machine) == Some(hostler_gardener::api::Phase::Running)).count()
+    }
+
+    /// Nothing of ours is left, in the cloud or in the cluster.
+    pub async fn nothing_is_left(&mut self) {
+        let machines = self.machines();
+        self.run_until("all Machines are gone", async |_| {
+            machines.list(&ListParams::default()).await.is_ok_and(|list| list.items.is_empty())
+        })
+        .await;
+        let servers: Vec<String> = self.servers().into_iter().map(|server| server.name).collect();
+        assert_eq!(servers, [""; 0], "servers were leaked\n{}", self.story());
+        let nodes = Api::<Node>::all(self.admin.clone()).list(&ListParams::default()).await.unwrap();
+        let prefix = &self.namespace;
+        let left: Vec<&str> = nodes
+            .items
+            .iter()
+            .filter_map(|node| node.metadata.name.as_deref())
+            .filter(|name| name.starts_with(prefix))
+            .collect();
+        assert_eq!(left, [""; 0], "nodes were left\n{}", self.story());
+    }
+
+    /// What happened: the trace of calls, and what the controller said.
+    pub fn story(&self) -> String {
+        let trace = self.world.wire().map(hostler_sim::Wire::trace).unwrap_or_default();
+        let log =
+            fs::read_to_string(self.directory.path().join(format!("{CONTROLLER}.log"))).unwrap_or_default();
+        format!("{trace}\n{log}")
+    }
+
+    pub fn violations(&self) -> Vec<String> {
+        let violations = self.world.wire().map(hostler_sim::Wire::violations).unwrap_or_default();
+        violations.into_iter().map(|violation| violation.message).collect()
+    }
+}
+
+/// One incarnation: the binary with a proxy before each server. Whoever drops this kills it.
+async fn run_binary(context: Context, directory: &Directory, namespace: &str, more: &[String]) {
+    let kubernetes = Proxy::start(context.transport("kubernetes")).await.unwrap();
+    let cloud = Proxy::start(context.transport("stackit")).await.unwrap();
+    let kubeconfig = directory.path().join(format!("{}-{}.kubeconfig", context.actor, context.incarnation));
+    let text = format!(
+        "apiVersion: v1\nkind: Config\nclusters:\n- name: proxy\n  cluster: {{server: \"{}\"}}\nusers:\n- name: none\n  user: {{}}\ncontexts:\n- name: proxy\n  context: {{cluster: proxy, user: none}}\ncurrent-context: proxy\n",
+        kubernetes.url()
+    );
+    fs::write(&kubeconfig, text).unwrap();
+    let program = Program::new(&context.actor, hostler())
+        .arg("machine-controller")
+        .flag("target-kubeconfig", &kubeconfig)
+        .flag("namespace", namespace)
+        .flag("address", "127.0.0.1")
+        .flag("port", "0")
+        .flag("log-level", "info,hostler_gardener=debug")
+        .env("STACKIT_IAAS_ENDPOINT", cloud.url())
+        .without_grace();
+    let program = more.iter().fold(program, Program::arg);
+    let mut process: Process = program.start(&supervisor(), directory.path()).unwrap();
+    while process.ended().is_none() && !context.shutdown.is_cancelled() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+pub async fn create<K>(api: Api<K>, object: Value)
+where
+    K: Clone + DeserializeOwned + Serialize + Debug,
+{
+    let object: K = serde_json::from_value(object).unwrap();
+    api.create(&PostParams::default(), &object).await.unwrap();
+}

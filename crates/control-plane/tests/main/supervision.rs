@@ -1,0 +1,79 @@
+//! Nothing outlives the one that started it.
+
+use crate::stage::{Directory, supervisor};
+use hostler_control_plane::Program;
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn wait_for(what: &str, condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// The processes that have this in their command line.
+fn processes(mark: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if line.contains(mark) {
+            found.push(line);
+        }
+    }
+    found
+}
+
+/// A shell that starts a child, ignores polite requests, and says that it is there.
+fn stubborn(directory: &Path, mark: &str) -> String {
+    let file = directory.join("ready");
+    format!("trap '' TERM; : {mark}; sleep 1000 & touch {}; wait; wait", file.display())
+}
+
+#[test]
+fn a_process_ends_with_its_owner_and_its_children_with_it() {
+    let directory = Directory::new();
+    let mark = uuid::Uuid::new_v4().to_string();
+    let program =
+        Program::new("shell", "/bin/sh").arg("-c").arg(stubborn(directory.path(), &mark)).without_grace();
+    let process = program.start(&supervisor(), directory.path()).unwrap();
+    wait_for("the shell runs", || directory.path().join("ready").exists());
+    assert!(!processes(&mark).is_empty());
+    drop(process);
+    wait_for("nothing is left", || processes(&mark).is_empty());
+}
+
+#[test]
+fn a_control_plane_ends_when_its_owner_is_killed() {
+    let directory = Directory::new();
+    let home = directory.path().join("plane");
+    // The owner is a shell that holds the pipe; it is killed without a chance to clean up.
+    let script =
+        format!("sleep 1000 | {} up --bare --until-eof --dir {}", supervisor().display(), home.display());
+    let mut owner = Command::new("/bin/sh")
+        .arg("-c")
+        .arg(script)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mark = home.to_string_lossy().into_owned();
+    wait_for("the API server runs", || processes(&mark).iter().any(|line| line.contains("kube-apiserver")));
+    for line in ["supervise", "etcd"] {
+        assert!(processes(&mark).iter().any(|process| process.contains(line)));
+    }
+    // All of the shell's own processes at once, as a runner does that is stopped hard.
+    let _ = Command::new("pkill").args(["-KILL", "-P", &owner.id().to_string()]).status();
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    wait_for("nothing is left", || processes(&mark).is_empty());
+}
