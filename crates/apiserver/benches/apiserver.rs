@@ -112,13 +112,22 @@ async fn answered(transport: &Transport, method: &str, path: &str, body: Vec<u8>
     body
 }
 
+/// The time this thread has been running. Where the system does not tell it, the time that has passed: the same on a
+/// machine that does nothing else, since nothing here waits.
+fn busy(since: Instant) -> Duration {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let nanoseconds = told.as_deref().and_then(|text| text.split_whitespace().next()?.parse().ok());
+    nanoseconds.map_or_else(|| since.elapsed(), Duration::from_nanos)
+}
+
 async fn create_all(transport: &Transport, count: usize) -> Duration {
     let bodies: Vec<Vec<u8>> = (0..count).map(pod).collect();
-    let start = Instant::now();
+    let zero = Instant::now();
+    let start = busy(zero);
     for body in bodies {
         answered(transport, "POST", PODS_PATH, body).await;
     }
-    start.elapsed()
+    busy(zero).saturating_sub(start)
 }
 
 /// How many changes the server keeps, and so does the handler beside it.
@@ -227,7 +236,8 @@ async fn creates(pods: usize) {
     }
     ratios.sort_by(f64::total_cmp);
     println!(
-        "creates: {ours:.0}/s, a handler that only parses and stores: {limit:.0}/s (each the best of {ROUNDS})"
+        "creates: {ours:.0}/s of processor time, a handler that only parses and stores: {limit:.0}/s (each the best of \
+         {ROUNDS})"
     );
     println!(
         "         ratio {:.2} (of the best), {:.2} (median of the rounds), goal at least 0.4",

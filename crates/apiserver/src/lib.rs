@@ -17,6 +17,7 @@ pub mod error;
 pub mod field;
 mod go_json;
 mod handlers;
+mod json_text;
 pub mod kinds;
 mod negotiate;
 mod object;

@@ -1,5 +1,6 @@
 //! Reading and writing the metadata of an object that is a JSON tree.
 
+use crate::json_text::{self, begin_field, push_field};
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -89,34 +90,34 @@ pub(crate) fn seconds(time: Timestamp) -> String {
 
 /// Encodes an object with its type and metadata first, as a real server does. `managers` is what is put into its
 /// metadata as `managedFields`, in JSON.
-pub(crate) fn encode(object: &Value, managers: Option<&str>) -> Bytes {
+pub(crate) fn encode(object: &Value, managers: Option<&[u8]>) -> Bytes {
     let Some(fields) = object.as_object() else { return Bytes::from(object.to_string()) };
     let first = ["kind", "apiVersion", "metadata"];
     let head = first.iter().filter_map(|name| fields.get_key_value(*name));
     let tail = fields.iter().filter(|(name, _)| !first.contains(&name.as_str()));
-    let mut out = Vec::with_capacity(4096 + managers.map_or(0, str::len));
-    out.push(b'{');
-    for (name, value) in head.chain(tail) {
-        match (managers, value) {
-            (Some(managers), Value::Object(metadata)) if name == "metadata" => {
-                begin_field(&mut out, name);
-                encode_metadata(&mut out, metadata, managers);
+    json_text::with_room(|out| {
+        out.push(b'{');
+        for (name, value) in head.chain(tail) {
+            match (managers, value) {
+                (Some(managers), Value::Object(metadata)) if name == "metadata" => {
+                    begin_field(out, "", name);
+                    encode_metadata(out, metadata, managers);
+                }
+                _ => push_field(out, name, value),
             }
-            _ => encode_field(&mut out, name, value),
         }
-    }
-    out.push(b'}');
-    // Without the spare room: this is kept for as long as the object.
-    Bytes::from(out.into_boxed_slice())
+        out.push(b'}');
+        Bytes::copy_from_slice(out)
+    })
 }
 
-fn encode_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>, managers: &str) {
+fn encode_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>, managers: &[u8]) {
     let name = "managedFields";
     let mut managers = Some(managers);
     let mut put_managers = |out: &mut Vec<u8>| {
         if let Some(managers) = managers.take() {
-            begin_field(out, name);
-            out.extend_from_slice(managers.as_bytes());
+            begin_field(out, "", name);
+            out.extend_from_slice(managers);
         }
     };
     out.push(b'{');
@@ -124,24 +125,10 @@ fn encode_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>, managers: &
         if field.as_str() > name {
             put_managers(out);
         }
-        encode_field(out, field, value);
+        push_field(out, field, value);
     }
     put_managers(out);
     out.push(b'}');
-}
-
-fn encode_field(out: &mut Vec<u8>, name: &str, value: &Value) {
-    begin_field(out, name);
-    // Writing JSON into memory cannot fail: all keys are strings.
-    let _ = serde_json::to_writer(out, value);
-}
-
-fn begin_field(out: &mut Vec<u8>, name: &str) {
-    if out.last() != Some(&b'{') {
-        out.push(b',');
-    }
-    let _ = serde_json::to_writer(&mut *out, name);
-    out.push(b':');
 }
 
 /// Bytes in hexadecimal.
@@ -198,7 +185,7 @@ mod tests {
             (json!({"labels": {}, "name": "a"}), r#"{"labels":{},"managedFields":[1],"name":"a"}"#),
             (json!({"a": 1}), r#"{"a":1,"managedFields":[1]}"#),
         ] {
-            let text = encode(&json!({"metadata": metadata}), Some("[1]"));
+            let text = encode(&json!({"metadata": metadata}), Some(b"[1]"));
             assert_eq!(text, format!("{{\"metadata\":{expected}}}"));
         }
     }

@@ -9,6 +9,7 @@ use crate::{
     admission::{self, Operation},
     error::ApiError,
     field::FieldError,
+    json_text,
     kinds::metadata,
     object,
     store::{Clash, Key, Stored},
@@ -37,7 +38,7 @@ fn encode_managed(
     key: &Arc<Key>,
     revision: u64,
     object: &mut Value,
-    managers: Option<&str>,
+    managers: Option<&[u8]>,
 ) -> Stored {
     let resource = exchange.resource;
     let version = if revision == 0 { Value::Null } else { json!(revision.to_string()) };
@@ -169,6 +170,7 @@ pub(crate) fn create_object(
         let why = "resourceVersion should not be set on objects to be created";
         return Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", why));
     }
+    let metadata = object::metadata_mut(&mut object);
     for field in [
         "uid",
         "creationTimestamp",
@@ -177,19 +179,30 @@ pub(crate) fn create_object(
         "selfLink",
         "managedFields",
     ] {
-        object::set(&mut object, field, Value::Null);
+        metadata.remove(field);
     }
-    object::set(
-        &mut object,
-        "namespace",
-        if resource.namespaced { json!(target.namespace) } else { Value::Null },
-    );
+    if !resource.namespaced {
+        metadata.remove("namespace");
+    } else if metadata.get("namespace").and_then(Value::as_str) != Some(&target.namespace) {
+        metadata.insert("namespace".to_owned(), json!(target.namespace));
+    }
     let rules = Rules::of(resource, &target.version);
     rules::in_core_form(resource, &mut object, |object| rules.kind().default(object));
     // Nobody owns what the server adds from here on.
     rules::complete(resource, &mut object);
-    let managers = rules::first_manager(exchange, &object);
-    let managers = managers.as_deref();
+    json_text::with_room(|room| {
+        let is_managed = rules::first_manager(exchange, &object, room);
+        insert_named(exchange, object, is_managed.then_some(&room[..]), dry_run)
+    })
+}
+
+/// Puts an object into the store under its name, or under one that is made for it.
+fn insert_named(
+    exchange: &Exchange<'_>,
+    mut object: Value,
+    managers: Option<&[u8]>,
+    dry_run: bool,
+) -> Result<Arc<Stored>, ApiError> {
     object::set(&mut object, "creationTimestamp", json!(object::seconds(exchange.core.clock.now())));
     let base = object::text(&object, "generateName").to_owned();
     if !object::name(&object).is_empty() || base.is_empty() {
@@ -222,7 +235,7 @@ pub(super) fn same_namespace(exchange: &Exchange<'_>, object: &Value) -> Result<
 fn insert(
     exchange: &Exchange<'_>,
     mut object: Value,
-    managers: Option<&str>,
+    managers: Option<&[u8]>,
     dry_run: bool,
 ) -> Result<Arc<Stored>, ApiError> {
     let (resource, target) = (exchange.resource, exchange.target);

@@ -271,9 +271,9 @@ pub(super) fn record_manager(exchange: &Exchange<'_>, old: &Value, new: &mut Val
     with_writer(exchange, |who, shape| managed_fields::record(old, new, who, shape));
 }
 
-/// Who set which fields of a new object, as the text of its `managedFields`.
-pub(super) fn first_manager(exchange: &Exchange<'_>, new: &Value) -> Option<String> {
-    with_writer(exchange, |who, shape| managed_fields::of_new(new, who, shape))
+/// Writes who set which fields of a new object, as the text of its `managedFields`; whether anybody set any.
+pub(super) fn first_manager(exchange: &Exchange<'_>, new: &Value, out: &mut Vec<u8>) -> bool {
+    with_writer(exchange, |who, shape| managed_fields::of_new(out, new, who, shape))
 }
 
 fn with_writer<T>(exchange: &Exchange<'_>, write: impl FnOnce(&Writer<'_>, Shape<'_>) -> T) -> T {

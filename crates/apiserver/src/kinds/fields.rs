@@ -90,7 +90,7 @@ pub fn field(object: &Value, path: &str) -> Option<String> {
         "reportingController" => at(object, &["reportingComponent"]),
         _ => match path.strip_prefix("regarding.") {
             Some(part) => at(object, &["involvedObject", part]),
-            None => at(object, &path.split('.').collect::<Vec<_>>()),
+            None => path.split('.').try_fold(object, |value, key| value.get(key)).unwrap_or(&Value::Null),
         },
     };
     match found {

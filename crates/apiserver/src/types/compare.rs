@@ -264,10 +264,11 @@ impl Keys<'_> {
     /// `k:{"name":"a"}` or `v:"a"`
     fn of(&self, item: &Value) -> String {
         let named = |names: &mut dyn Iterator<Item = &str>| {
-            let mut found: Vec<(&str, &Value)> =
-                names.filter_map(|name| Some((name, item.get(name)?))).collect();
+            let mut found: Vec<(&str, &Value)> = Vec::with_capacity(4);
+            found.extend(names.filter_map(|name| Some((name, item.get(name)?))));
             found.sort_by_key(|(name, _)| *name);
-            let mut key = String::from("k:{");
+            let mut key = String::with_capacity(64);
+            key.push_str("k:{");
             for (index, (name, value)) in found.into_iter().enumerate() {
                 key.push_str(if index > 0 { ",\"" } else { "\"" });
                 key.push_str(name);

@@ -5,9 +5,10 @@ pub use super::compare::Shape;
 use super::{
     compare::{self, Changes},
     field_set::{self, FieldSet},
-    new_fields::{self, push_quoted},
+    new_fields,
     time::{self, Precision},
 };
+use crate::json_text::{begin_field, push_text};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
@@ -64,26 +65,26 @@ pub fn record(old: &Value, new: &mut Value, who: &Writer<'_>, shape: Shape<'_>) 
     }
 }
 
-/// `metadata.managedFields` of an object that is created, as JSON text; `None` if nothing is set. To be called at the
-/// same point as [`record`]; nobody looks at the list again before the object is encoded.
-pub fn of_new(new: &Value, who: &Writer<'_>, shape: Shape<'_>) -> Option<String> {
-    let fields = new_fields::added(before_all(shape), new, shape, who.left_out)?;
-    let mut text = String::with_capacity(fields.len() + 200);
-    text.push_str("[{\"apiVersion\":");
-    push_quoted(&mut text, "", who.api_version);
-    text.push_str(",\"fieldsType\":\"FieldsV1\",\"fieldsV1\":");
-    text.push_str(&fields);
-    text.push_str(",\"manager\":");
-    push_quoted(&mut text, "", who.manager);
-    text.push_str(",\"operation\":\"Update\"");
+/// Writes `metadata.managedFields` of an object that is created, as JSON text, into an empty buffer; whether anything
+/// is set. To be called at the same point as [`record`]; nobody looks at the list again before the object is encoded.
+pub fn of_new(out: &mut Vec<u8>, new: &Value, who: &Writer<'_>, shape: Shape<'_>) -> bool {
+    out.extend_from_slice(b"[{");
+    let put = |out: &mut Vec<u8>, name: &str, text: &str| {
+        begin_field(out, "", name);
+        push_text(out, "", text);
+    };
+    put(out, "apiVersion", who.api_version);
+    put(out, "fieldsType", "FieldsV1");
+    begin_field(out, "", "fieldsV1");
+    let is_any = new_fields::push_added(out, before_all(shape), new, shape, who.left_out);
+    put(out, "manager", who.manager);
+    put(out, "operation", "Update");
     if !who.subresource.is_empty() {
-        text.push_str(",\"subresource\":");
-        push_quoted(&mut text, "", who.subresource);
+        put(out, "subresource", who.subresource);
     }
-    text.push_str(",\"time\":");
-    push_quoted(&mut text, "", &time::print(who.time, Precision::Seconds));
-    text.push_str("}]");
-    Some(text)
+    put(out, "time", &time::print(who.time, Precision::Seconds));
+    out.extend_from_slice(b"}]");
+    is_any
 }
 
 /// What is there before anybody sets anything: structs that are no pointers.

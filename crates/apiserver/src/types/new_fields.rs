@@ -2,12 +2,20 @@
 //! them. Gives what [`compare`] finds to be added.
 
 use super::compare::{Form, Inner, Keys, NOBODYS, Shape, fields_of, is_compared};
+use crate::json_text::begin_field;
 use serde_json::Value;
 
-/// The set as `FieldsV1` has it; `None` if it is empty. `before` is what is there before anybody sets anything.
-pub(super) fn added(before: &Value, new: &Value, shape: Shape<'_>, left_out: &[&str]) -> Option<String> {
-    let mut text = Text { out: String::with_capacity(2048) };
-    text.out.push('{');
+/// Writes the set as `FieldsV1` has it; whether it has a member. `before` is what is there before anybody sets
+/// anything.
+pub(super) fn push_added(
+    out: &mut Vec<u8>,
+    before: &Value,
+    new: &Value,
+    shape: Shape<'_>,
+    left_out: &[&str],
+) -> bool {
+    let mut text = Text { out };
+    text.out.push(b'{');
     for (name, value) in fields_of(new).filter(|(name, _)| is_compared(name, left_out)) {
         let old = before.get(name);
         let inner = shape.field(name);
@@ -17,8 +25,9 @@ pub(super) fn added(before: &Value, new: &Value, shape: Shape<'_>, left_out: &[&
             text.value(&Key::Field(name), old, value, inner);
         }
     }
-    text.out.push('}');
-    (text.out.len() > 2).then_some(text.out)
+    let is_empty = text.out.last() == Some(&b'{');
+    text.out.push(b'}');
+    !is_empty
 }
 
 /// How a member of a set is called.
@@ -36,22 +45,19 @@ struct Found {
     removed: bool,
 }
 
-struct Text {
-    out: String,
+struct Text<'a> {
+    out: &'a mut Vec<u8>,
 }
 
-impl Text {
+impl Text<'_> {
     /// Begins a member; the place to which the text has to be cut if it is none after all.
     fn open(&mut self, key: &Key<'_>) -> usize {
         let start = self.out.len();
-        if !self.out.ends_with('{') {
-            self.out.push(',');
-        }
         match key {
-            Key::Field(name) => push_quoted(&mut self.out, "f:", name),
-            Key::Element(key) => push_quoted(&mut self.out, "", key),
+            Key::Field(name) => begin_field(self.out, "f:", name),
+            Key::Element(key) => begin_field(self.out, "", key),
         }
-        self.out.push_str(":{");
+        self.out.push(b'{');
         start
     }
 
@@ -64,7 +70,7 @@ impl Text {
             added |= self.value(&Key::Field(name), before, value, inner.field(name)).added;
         }
         if added {
-            self.out.push('}');
+            self.out.push(b'}');
         } else {
             self.out.truncate(start);
         }
@@ -76,9 +82,6 @@ impl Text {
         }
         let start = self.open(key);
         let inside = self.out.len();
-        if old.is_none() {
-            self.out.push_str("\".\":{}");
-        }
         let is_same_sort = match old {
             Some(Value::Object(_)) => new.is_object() || new.is_null(),
             Some(Value::Array(_)) => new.is_array() || new.is_null(),
@@ -88,8 +91,15 @@ impl Text {
         let below = match inner.form(sample) {
             _ if !is_same_sort => Found::default(),
             Form::Leaf => Found::default(),
-            Form::Map => self.map(old, new, inner),
-            Form::List(keys) => self.list(old, new, inner, &keys),
+            form => {
+                if old.is_none() {
+                    self.out.extend_from_slice(b"\".\":{}");
+                }
+                match form {
+                    Form::List(keys) => self.list(old, new, inner, &keys),
+                    _ => self.map(old, new, inner),
+                }
+            }
         };
         if !below.added {
             // Without members below, the member itself has none of the marks.
@@ -99,7 +109,7 @@ impl Text {
                 return below;
             }
         }
-        self.out.push('}');
+        self.out.push(b'}');
         Found { added: true, removed: below.removed }
     }
 
@@ -135,18 +145,5 @@ impl Found {
     fn note(&mut self, other: Self) {
         self.added |= other.added;
         self.removed |= other.removed;
-    }
-}
-
-/// Appends a JSON string; most names need no escapes and are copied as they are.
-pub(super) fn push_quoted(out: &mut String, prefix: &str, text: &str) {
-    out.push('"');
-    out.push_str(prefix);
-    if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
-        out.push_str(text);
-        out.push('"');
-    } else {
-        let escaped = Value::from(text).to_string();
-        out.push_str(escaped.strip_prefix('"').unwrap_or(&escaped));
     }
 }

@@ -60,6 +60,13 @@ pub fn canonical(text: &str) -> Result<Cow<'_, str>, QuantityError> {
     if is_short && is_kept_as_written(&parts, format, exponent) {
         return Ok(Cow::Borrowed(text));
     }
+    if is_short
+        && format == Format::Binary
+        && let Some(number) = short_binary(parts.whole, exponent).filter(|number| *number >= 1024)
+    {
+        let sign = if parts.is_negative { "-" } else { "" };
+        return Ok(Cow::Owned(format!("{sign}{}", in_1024s(number))));
+    }
     let mut magnitude = Magnitude::new(parts.whole, parts.fraction);
     let mut format = format;
     if format == Format::Binary {
@@ -128,6 +135,12 @@ fn fits_a_word(parts: &Parts<'_>, format: Format, exponent: i64) -> bool {
     } else {
         length(parts.whole) + length(parts.fraction) <= 18 && exponent - length(parts.fraction) >= NANO
     }
+}
+
+/// A whole number with a binary suffix, where that fits.
+fn short_binary(whole: &str, exponent: i64) -> Option<u64> {
+    let factor = 1_u64.checked_shl(u32::try_from(exponent).ok()?)?;
+    whole.parse::<u64>().ok()?.checked_mul(factor)
 }
 
 fn is_kept_as_written(parts: &Parts<'_>, format: Format, exponent: i64) -> bool {
