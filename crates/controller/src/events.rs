@@ -149,8 +149,8 @@ impl EventWriter {
         loop {
             let note = tokio::select! {
                 biased;
-                note = self.notes.recv() => note,
                 () = stop.cancelled() => break,
+                note = self.notes.recv() => note,
             };
             let Some(note) = note else { return };
             self.write(note).await;

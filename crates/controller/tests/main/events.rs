@@ -135,3 +135,39 @@ async fn events_about_objects_without_a_namespace_live_in_default() {
     pass(SECOND).await;
     assert_eq!(events(&world).await[0].metadata.namespace.as_deref(), Some("default"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_same_words_about_something_else_are_another_event() {
+    let world = World::new(1);
+    let about = object(&world).await;
+    let (recorder, _stop) = start(&world, world.client(), options());
+    let born_again = ObjectReference { uid: Some("another".into()), ..about.clone() };
+    let neighbour = ObjectReference { name: Some("b".into()), ..about.clone() };
+    for about in [&about, &born_again, &neighbour] {
+        recorder.record(about, EventKind::Normal, "Waiting", "for a server");
+    }
+    recorder.record(&about, EventKind::Warning, "Waiting", "for a server");
+    pass(SECOND).await;
+    let counts: Vec<_> = events(&world).await.iter().map(|event| event.count).collect();
+    assert_eq!(counts, [Some(1); 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_answer_holds_up_the_end_only_for_a_while() {
+    let world = World::new(1);
+    let about = object(&world).await;
+    let (recorder, writer) =
+        Recorder::new(world.client(), options(), world.clock.clone(), &world.chance, world.metrics.clone());
+    let stop = CancellationToken::new();
+    let writing = tokio::spawn(writer.run(stop.clone()));
+    world.faults.dead.store(true, std::sync::atomic::Ordering::SeqCst);
+    for number in 0..20 {
+        recorder.record(&about, EventKind::Normal, "Flood", number.to_string());
+    }
+    pass(SECOND).await;
+    stop.cancel();
+    let asked = world.clock.instant();
+    writing.await.unwrap();
+    let took = world.clock.instant() - asked;
+    assert!(took <= SECOND * 10, "one call may end, and five seconds for the rest: {took:?}");
+}

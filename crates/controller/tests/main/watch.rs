@@ -177,6 +177,25 @@ async fn errors_are_waited_out_and_the_watch_recovers() {
     assert!(!followed.cache.is_synced());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_server_that_asks_for_time_gets_it() {
+    let world = World::new(1);
+    let busy = transport::from_service(tower::service_fn(|_: Request<Body>| async {
+        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "TooManyRequests",
+            "message": "later", "code": 429, "details": {"retryAfterSeconds": 40}});
+        let answer = Response::builder().status(429).body(transport::full(status.to_string()));
+        Ok::<_, Infallible>(answer.unwrap())
+    }));
+    let client = kube_client(
+        world.recorded(busy, Faults::default()),
+        &world.options(Fence::open(world.clock.clone())),
+        "default",
+    );
+    let _followed = follow(&world, client);
+    pass(SECOND * 100).await;
+    assert_eq!(world.log.count("-> 429"), 3, "at 0, 40 and 80: {:#?}", world.log.lines());
+}
+
 /// Answers lists with one good and one broken object, and watches with nothing.
 fn half_broken() -> Transport {
     transport::from_service(tower::service_fn(|request: Request<Body>| async move {
