@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod lines;
+mod real;
 mod steps;
 mod suite;
 
@@ -11,7 +12,8 @@ const USAGE: &str = "\
 usage: cargo xtask <chore>
 
   test [NAME…]    formatting, lints and all tests; with names only the tests whose name contains one of them
-  test real       the tests on a real control plane, which is built with Go when it is not there yet
+  test real [NAME…]
+                  the tests on a real control plane, which is built with Go when it is not there yet
   control-plane   builds and starts a real control plane: build, up (--help tells more)
   bench           the benchmarks, in a release build; prints what it measures";
 
@@ -19,6 +21,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
+        ["test", "real", names @ ..] if names.iter().all(|name| !name.starts_with('-')) => real::run(names),
         ["test", names @ ..] if names.iter().all(|name| !name.starts_with('-')) => suite::run(names),
         ["control-plane", rest @ ..] => steps::control_plane(rest),
         ["bench"] => steps::bench(),

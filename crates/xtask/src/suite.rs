@@ -6,26 +6,60 @@ use crate::{
 };
 use std::{
     env,
+    ffi::OsString,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Instant,
 };
 
+/// The feature with the tests on a real control plane: linted always, built only where they run.
+pub const REAL: &str = "hostler-control-plane/real";
+
 /// A compiled test binary and the package it belongs to.
-struct Binary {
-    label: String,
+#[derive(Clone)]
+pub struct Binary {
+    pub label: String,
     executable: PathBuf,
     directory: PathBuf,
 }
 
+impl Binary {
+    /// The same under another name, for another way of running it.
+    pub fn called(&self, label: &str) -> Self {
+        Self { label: label.to_owned(), ..self.clone() }
+    }
+}
+
+/// How a test binary is run.
 #[derive(Default)]
-struct Tally {
+pub struct Runner {
+    /// Runs it as a command of this program, so that it ends when we do, however that comes.
+    pub supervisor: Option<PathBuf>,
+    pub environment: Vec<(&'static str, OsString)>,
+}
+
+/// What cargo has built.
+pub struct Built {
+    pub tests: Vec<Binary>,
+    programs: Vec<(String, PathBuf)>,
+}
+
+impl Built {
+    /// A binary that the tests run.
+    pub fn program(&self, name: &str) -> Result<PathBuf, String> {
+        let found = self.programs.iter().find(|(known, _)| known == name);
+        found.map(|(_, path)| path.clone()).ok_or_else(|| format!("✗ cargo built no {name}"))
+    }
+}
+
+#[derive(Default)]
+pub struct Tally {
     passed: usize,
     failed: Vec<String>,
     ignored: usize,
     times: Vec<(f64, String)>,
-    notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 pub fn run(names: &[&str]) -> Result<(), String> {
@@ -33,7 +67,8 @@ pub fn run(names: &[&str]) -> Result<(), String> {
     let mut tally = Tally::default();
     if names.is_empty() {
         step("formatting", cargo().args(["fmt", "--all", "--check"]))?;
-        let lints = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+        let lints =
+            ["clippy", "--workspace", "--all-targets", "--features", REAL, "--quiet", "--", "-D", "warnings"];
         step("lints", cargo().args(lints))?;
         let production =
             ["clippy", "--package", "hostler", "--no-default-features", "--quiet", "--", "-D", "warnings"];
@@ -46,31 +81,42 @@ pub fn run(names: &[&str]) -> Result<(), String> {
                 .push("cargo-deny is not installed: bans, licenses and sources were not checked".to_owned());
         }
     }
-    for binary in build()? {
-        run_binary(&binary, names, &mut tally)?;
+    for binary in build(&[])?.tests {
+        run_binary(&binary, names, &Runner::default(), &mut tally)?;
     }
     report(&tally, start)
 }
 
-fn build() -> Result<Vec<Binary>, String> {
+pub fn build(more: &[&str]) -> Result<Built, String> {
     println!("… building tests");
     let start = Instant::now();
     let output = cargo()
         .args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics", "--quiet"])
+        .args(more)
         .stderr(Stdio::inherit())
         .output()
         .map_err(|error| format!("cannot start cargo: {error}"))?;
     if !output.status.success() {
         return Err("✗ the tests do not build".to_owned());
     }
-    let mut binaries: Vec<Binary> =
-        String::from_utf8_lossy(&output.stdout).lines().filter_map(binary).collect();
-    binaries.sort_by(|a, b| a.label.cmp(&b.label));
+    let artifacts = String::from_utf8_lossy(&output.stdout);
+    let mut tests: Vec<Binary> = artifacts.lines().filter_map(binary).collect();
+    tests.sort_by(|a, b| a.label.cmp(&b.label));
     println!("✓ building tests ({:.1} s)", start.elapsed().as_secs_f64());
-    if binaries.is_empty() {
+    if tests.is_empty() {
         return Err("✗ cargo built no test binary".to_owned());
     }
-    Ok(binaries)
+    Ok(Built { tests, programs: artifacts.lines().filter_map(program).collect() })
+}
+
+/// The name and path of a binary that is no test.
+fn program(line: &str) -> Option<(String, PathBuf)> {
+    let profile = line.split_once("\"profile\":")?.1;
+    if lines::text(line, "reason")? != "compiler-artifact" || lines::is_true(profile, "test") {
+        return None;
+    }
+    let name = line.split_once("\"target\":").and_then(|(_, rest)| lines::text(rest, "name"))?;
+    Some((name, PathBuf::from(lines::text(line, "executable")?)))
 }
 
 fn binary(line: &str) -> Option<Binary> {
@@ -87,12 +133,24 @@ fn binary(line: &str) -> Option<Binary> {
     Some(Binary { label, executable, directory })
 }
 
-fn run_binary(binary: &Binary, names: &[&str], tally: &mut Tally) -> Result<(), String> {
+pub fn run_binary(binary: &Binary, names: &[&str], runner: &Runner, tally: &mut Tally) -> Result<(), String> {
     let start = Instant::now();
-    let mut child = telling(&binary.executable)
+    let mut command = match &runner.supervisor {
+        None => Command::new(&binary.executable),
+        Some(supervisor) => {
+            let mut command = Command::new(supervisor);
+            command
+                .args(["supervise", "--grace-millis", "0", "--"])
+                .arg(&binary.executable)
+                .stdin(Stdio::piped());
+            command
+        }
+    };
+    let mut child = telling(&mut command)
         .args(names)
         .current_dir(&binary.directory)
         .env("CARGO_MANIFEST_DIR", &binary.directory)
+        .envs(runner.environment.iter().map(|(name, value)| (name, value)))
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|error| format!("cannot start {}: {error}", binary.executable.display()))?;
@@ -115,13 +173,11 @@ fn run_binary(binary: &Binary, names: &[&str], tally: &mut Tally) -> Result<(), 
     Ok(())
 }
 
-/// A test binary that tells of each test how it ended, how long it took and what it printed.
-fn telling(executable: &Path) -> Command {
-    let mut command = Command::new(executable);
+/// Lets a test binary tell of each test how it ended, how long it took and what it printed.
+fn telling(command: &mut Command) -> &mut Command {
     command.args(["-Z", "unstable-options", "--format", "json", "--report-time", "--show-output"]);
-    // Lets a stable test binary do that.
-    command.env("RUSTC_BOOTSTRAP", "1");
-    command
+    // A stable test binary does that only so.
+    command.env("RUSTC_BOOTSTRAP", "1")
 }
 
 fn read(line: &str, label: &str, tally: &mut Tally) {
@@ -148,7 +204,15 @@ fn read(line: &str, label: &str, tally: &mut Tally) {
     }
 }
 
-fn report(tally: &Tally, start: Instant) -> Result<(), String> {
+/// How many tests a binary has whose names contain one of these.
+pub fn count(binary: &Binary, names: &[&str]) -> usize {
+    let listed = Command::new(&binary.executable).arg("--list").args(names).output();
+    let listed =
+        listed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    listed.lines().filter(|line| line.ends_with(": test")).count()
+}
+
+pub fn report(tally: &Tally, start: Instant) -> Result<(), String> {
     let mut times = tally.times.clone();
     times.sort_by(|a, b| b.0.total_cmp(&a.0));
     println!("\nthe slowest tests:");
@@ -206,7 +270,8 @@ mod tests {
 
     #[test]
     fn a_test_that_passes_can_say_that_it_was_left_out() {
-        let mut command = telling(&env::current_exe().unwrap());
+        let mut command = Command::new(env::current_exe().unwrap());
+        telling(&mut command);
         let output = command.args(["--exact", "suite::tests::probe"]).env(PROBE, "1").output().unwrap();
         let mut tally = Tally::default();
         for line in String::from_utf8(output.stdout).unwrap().lines() {

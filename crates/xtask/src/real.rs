@@ -1,0 +1,116 @@
+//! `cargo xtask test real`: what Hostler claims, on the real things.
+
+use crate::suite::{Binary, Built, REAL, Runner, Tally, build, count, report, run_binary};
+use std::{
+    env,
+    ffi::OsString,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Instant,
+};
+
+/// What the tests use of everything that can be built.
+const NEEDED: [&str; 7] = [
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubectl",
+    "machine-controller-manager",
+    "cluster-api",
+];
+/// The exit code that tells of a machine without Go.
+const NO_GO: i32 = 3;
+/// The tests that use kubectl.
+const STORIES: [&str; 3] = ["nodes::", "objects::", "workloads::"];
+
+pub fn run(names: &[&str]) -> Result<(), String> {
+    let start = Instant::now();
+    let mut tally = Tally::default();
+    let built = build(&["--features", REAL])?;
+    let program = built.program("hostler-control-plane")?;
+    let (judged, stories) = (test(&built, "control-plane")?, test(&built, "hostler")?);
+    let status = Command::new(&program).arg("build").args(NEEDED).status();
+    let status = status.map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+    if status.code() == Some(NO_GO) && env::var_os("CI").is_none() {
+        let left_out = count(&judged, names) + 2 * count(&stories, &STORIES);
+        println!("left out: {left_out} tests on a real control plane, since there is no Go to build it with");
+        return Ok(());
+    }
+    if !status.success() {
+        return Err("✗ the real control plane does not build".to_owned());
+    }
+    let kubectl = path(&program, "kubectl")?;
+    let plane = Plane::start(&program)?;
+    println!("✓ a control plane is up");
+    let runner = |environment: Vec<(&'static str, OsString)>| Runner {
+        supervisor: Some(program.clone()),
+        environment,
+    };
+    let on_it = runner(vec![
+        ("HOSTLER_REAL_KUBECONFIG", plane.kubeconfig.clone().into()),
+        ("HOSTLER_BINARY", built.program("hostler")?.into()),
+    ]);
+    run_binary(&judged, names, &on_it, &mut tally)?;
+    plane.end();
+    if names.is_empty() {
+        let with_new = runner(vec![("HOSTLER_KUBECTL", kubectl.clone().into())]);
+        let named = stories.called("kubectl as built, on the embedded server");
+        run_binary(&named, &STORIES, &with_new, &mut tally)?;
+        let every = env::join_paths([kubectl].into_iter().chain(installed_kubectl()))
+            .map_err(|error| format!("the path of kubectl: {error}"))?;
+        let beside =
+            runner(vec![("HOSTLER_KUBECTL", every), ("HOSTLER_CONTROL_PLANE", program.clone().into())]);
+        run_binary(&stories.called("every kubectl on kube-apiserver"), &STORIES, &beside, &mut tally)?;
+    }
+    report(&tally, start)
+}
+
+fn test(built: &Built, package: &str) -> Result<Binary, String> {
+    let label = format!("{package} (integration)");
+    let found = built.tests.iter().find(|binary| binary.label == label);
+    found.cloned().ok_or_else(|| format!("✗ cargo built no tests of {package}"))
+}
+
+fn path(program: &Path, name: &str) -> Result<PathBuf, String> {
+    let output = Command::new(program).args(["path", name]).output();
+    let output = output.map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let found = text.lines().next().map(PathBuf::from);
+    found.ok_or_else(|| String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn installed_kubectl() -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|directory| directory.join("kubectl")).find(|file| file.is_file())
+}
+
+/// A running control plane; it ends when this process does.
+struct Plane {
+    child: Child,
+    kubeconfig: PathBuf,
+}
+
+impl Plane {
+    fn start(program: &Path) -> Result<Self, String> {
+        let mut child = Command::new(program)
+            .args(["up", "--until-eof"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+        let output = child.stdout.take().ok_or("a control plane without output")?;
+        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+        let kubeconfig = lines.find_map(|line| line.strip_prefix("export KUBECONFIG=").map(PathBuf::from));
+        kubeconfig
+            .map(|kubeconfig| Self { child, kubeconfig })
+            .ok_or_else(|| "✗ the control plane does not start".to_owned())
+    }
+
+    fn end(mut self) {
+        drop(self.child.stdin.take());
+        // What it says at the end is not needed.
+        let _ = self.child.wait();
+    }
+}
