@@ -9,7 +9,10 @@ use std::{
     collections::BTreeMap,
     panic::AssertUnwindSafe,
     pin::pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 use tokio::{sync::mpsc, task::JoinSet};
@@ -97,6 +100,7 @@ pub struct Spec {
 pub struct Process {
     starts: mpsc::UnboundedSender<()>,
     live: Arc<Mutex<BTreeMap<u32, Fence>>>,
+    started: Arc<AtomicUsize>,
 }
 
 enum Happened {
@@ -109,8 +113,9 @@ impl Process {
     /// The handle, and the future that runs the process until the shutdown.
     pub fn new(spec: Spec, shutdown: CancellationToken) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (starts, start_requests) = mpsc::unbounded_channel();
-        let process = Self { starts, live: Arc::default() };
-        let supervisor = Supervisor { spec, live: process.live.clone(), next: 1, running: JoinSet::new() };
+        let process = Self { starts, live: Arc::default(), started: Arc::default() };
+        let (live, started) = (process.live.clone(), process.started.clone());
+        let supervisor = Supervisor { spec, live, started, next: 1, running: JoinSet::new() };
         (process, supervisor.run(start_requests, shutdown))
     }
 
@@ -134,6 +139,11 @@ impl Process {
         let _ = self.starts.send(());
     }
 
+    /// How many incarnations there have been.
+    pub fn started(&self) -> usize {
+        self.started.load(Ordering::Relaxed)
+    }
+
     pub fn live(&self) -> Vec<u32> {
         self.fences().into_iter().map(|(incarnation, _)| incarnation).collect()
     }
@@ -147,6 +157,7 @@ impl Process {
 struct Supervisor {
     spec: Spec,
     live: Arc<Mutex<BTreeMap<u32, Fence>>>,
+    started: Arc<AtomicUsize>,
     next: u32,
     running: JoinSet<Happened>,
 }
@@ -192,6 +203,7 @@ impl Supervisor {
     fn start(&mut self, stalls: &mpsc::UnboundedSender<Stalled>, shutdown: &CancellationToken) {
         let incarnation = self.next;
         self.next += 1;
+        self.started.fetch_add(1, Ordering::Relaxed);
         let fence = Fence::default();
         self.live.lock().unwrap_or_else(PoisonError::into_inner).insert(incarnation, fence.clone());
         let spec = &self.spec;

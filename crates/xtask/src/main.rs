@@ -15,7 +15,7 @@ usage: cargo xtask <chore>
   test real [NAME…]
                   the tests on a real control plane, which is built with Go when it is not there yet
   control-plane   builds and starts a real control plane: build, up (--help tells more)
-  bench           the benchmarks, in a release build; prints what it measures";
+  bench [NAME…]   the benchmarks (apiserver, world, servers), in a release build; prints what it measures";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         ["test", "real", names @ ..] if names.iter().all(|name| !name.starts_with('-')) => real::run(names),
         ["test", names @ ..] if names.iter().all(|name| !name.starts_with('-')) => suite::run(names),
         ["control-plane", rest @ ..] => steps::control_plane(rest),
-        ["bench"] => steps::bench(),
+        ["bench", names @ ..] => steps::bench(names),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(())

@@ -56,12 +56,27 @@ pub fn build_binary(package: &str, name: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// The benchmarks: package and name.
-const BENCHMARKS: [(&str, &str); 2] = [("hostler-apiserver", "apiserver"), ("hostler-sim", "world")];
+/// The benchmarks: package, features and name.
+const BENCHMARKS: [(&str, &str, &str); 3] = [
+    ("hostler-apiserver", "", "apiserver"),
+    ("hostler-sim", "", "world"),
+    ("hostler-control-plane", "real", "servers"),
+];
 
-pub fn bench() -> Result<(), String> {
-    for (package, name) in BENCHMARKS {
-        let status = cargo().args(["bench", "--quiet", "--package", package, "--bench", name]).status();
+/// Runs the named benchmarks, or all of them.
+pub fn bench(wanted: &[&str]) -> Result<(), String> {
+    let known = BENCHMARKS.map(|(_, _, name)| name);
+    if let Some(unknown) = wanted.iter().find(|name| !known.contains(name)) {
+        return Err(format!("there is no benchmark {unknown:?}, there are {}", known.join(", ")));
+    }
+    for (package, features, name) in BENCHMARKS {
+        if !(wanted.is_empty() || wanted.contains(&name)) {
+            continue;
+        }
+        println!("… {name}");
+        let status = cargo()
+            .args(["bench", "--quiet", "--package", package, "--features", features, "--bench", name])
+            .status();
         let status = status.map_err(|error| format!("cannot start the benchmark {name}: {error}"))?;
         if !status.success() {
             return Err(format!("the benchmark {name} failed"));

@@ -3,7 +3,7 @@
 use crate::stage::{Stage, create};
 use futures::{StreamExt, stream};
 use hostler_gardener::api::Machine;
-use hostler_sim::{Class, Fault, Plan};
+use hostler_sim::{Class, Fault, Plan, Wire};
 use kube::{Api, api::DeleteParams};
 use serde_json::json;
 use std::sync::{
@@ -33,7 +33,7 @@ async fn one_life(name: &str, broken: Option<(usize, Fault)>) -> usize {
         broken.clone().filter(|(at, _)| *at == number).map(|(_, fault)| fault)
     });
     let mut stage = Stage::around_the_real_one(name, plan).await;
-    stage.start_controller(&LEASE);
+    let controller = stage.start_controller(&LEASE);
     stage.create_class_and_secret().await;
     // Nodes are named as machines are, and share one cluster with those of other tests.
     let machine = format!("{}-m", stage.namespace);
@@ -47,6 +47,8 @@ async fn one_life(name: &str, broken: Option<(usize, Fault)>) -> usize {
     machines.delete(&machine, &DeleteParams::default()).await.unwrap();
     stage.nothing_is_left().await;
     assert_eq!(stage.violations(), [""; 0], "{}", stage.story());
+    let faults = stage.world.wire().map(Wire::faults).unwrap_or_default();
+    assert_eq!(controller.started(), 1 + faults, "{}", stage.story());
     stage.world.stop().await;
     effects.load(Ordering::Relaxed)
 }
@@ -54,7 +56,7 @@ async fn one_life(name: &str, broken: Option<(usize, Fault)>) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_killed_at_any_call_loses_leaks_and_doubles_nothing() {
     let effects = one_life("calm", None).await;
-    assert!(effects >= 10, "a machine's life has more than {effects} effects");
+    assert!(effects >= 10, "a machine's life has more effects than {effects}");
     // Every second effect before and the others after: the sweep in the world goes through all of them.
     let crashes = (1..=effects)
         .map(|number| (number, if number % 2 == 0 { Fault::CrashBefore } else { Fault::CrashAfter }));
