@@ -246,6 +246,30 @@ fn a_production_build_has_nothing_of_the_yard_in_it() {
     assert_eq!(yard(&tree(&["--no-default-features"])), 0);
 }
 
+/// Runs one of these tests again, on a machine without kubectl.
+fn without_kubectl(directory: &Directory, ci: bool) -> (bool, String) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "nodes::the_pods_of_a_deleted_node_move", "--nocapture"]);
+    command.env("PATH", directory.path()).env_remove("HOSTLER_KUBECTL").env_remove("CI");
+    if ci {
+        command.env("CI", "true");
+    }
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.contains("running 1 test"), "{said}");
+    (output.status.success(), said)
+}
+
+#[test]
+fn without_kubectl_its_tests_are_left_out_and_fail_where_ci_is_set() {
+    let directory = Directory::new();
+    let (passed, said) = without_kubectl(&directory, false);
+    assert!(passed && said.contains("SKIPPED: kubectl not found"), "{said}");
+    let (passed, said) = without_kubectl(&directory, true);
+    assert!(!passed && said.contains("CI is set and kubectl not found: install it"), "{said}");
+}
+
 #[test]
 fn the_version_is_told() {
     let output = hostler(&["--version"]).output().unwrap();
