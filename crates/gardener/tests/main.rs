@@ -3,6 +3,8 @@
 
 #[path = "main/flow.rs"]
 mod flow;
+#[path = "main/keep.rs"]
+mod keep;
 #[path = "main/life.rs"]
 mod life;
 #[path = "main/safety.rs"]
