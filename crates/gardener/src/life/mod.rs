@@ -24,8 +24,8 @@ use std::time::Duration;
 /// and waits. What no mark can help against is a process that stands still between its decision and the
 /// call for so long that another one has ruled its attempt out (see [`AttemptMark::horizon`]). That call is
 /// refused by the leader fence of the client stack: by then less than the call's time is left on the lease of
-/// the one that stood still. A process without a lease must be the only one, as in `hostler dev`; the lease
-/// comes with the command `machine-controller`.
+/// the one that stood still. `hostler machine-controller` has such a lease; a process without one must be the
+/// only one, as in `hostler dev`.
 pub const SEND_WITHIN: SignedDuration = SignedDuration::from_secs(10);
 /// How often a machine that is waited for is looked at when nothing wakes it earlier.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
