@@ -15,7 +15,7 @@ use hostler_base::{Backoff, Chance, Clock};
 use kube::{
     Api, Client, Resource,
     api::{ListParams, WatchEvent, WatchParams},
-    core::{ClusterResourceScope, DeserializeGuard, NamespaceResourceScope},
+    core::{DeserializeGuard, NamespaceResourceScope},
 };
 use serde::de::DeserializeOwned;
 use std::{
@@ -124,31 +124,14 @@ impl<K> Watch<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
-    /// Watches objects without a namespace.
-    pub fn cluster(
+    /// Watches all objects of the kind, in whatever namespace they are.
+    pub fn all(
         client: Client,
         options: WatchOptions,
         clock: Clock,
         chance: &Chance,
         metrics: Metrics,
-    ) -> Self
-    where
-        K: Resource<Scope = ClusterResourceScope>,
-    {
-        Self::new(Api::all(client), options, clock, chance, metrics)
-    }
-
-    /// Watches objects in all namespaces.
-    pub fn everywhere(
-        client: Client,
-        options: WatchOptions,
-        clock: Clock,
-        chance: &Chance,
-        metrics: Metrics,
-    ) -> Self
-    where
-        K: Resource<Scope = NamespaceResourceScope>,
-    {
+    ) -> Self {
         Self::new(Api::all(client), options, clock, chance, metrics)
     }
 

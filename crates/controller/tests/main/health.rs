@@ -57,14 +57,14 @@ async fn ready_when_all_are_synced_and_none_is_silent() {
     let world = World::new(1);
     let health = Health::new(world.metrics.clone());
     assert_eq!(ask(&health, "/readyz").await.0, 200, "nothing to wait for");
-    let maps = Watch::<ConfigMap>::everywhere(
+    let maps = Watch::<ConfigMap>::all(
         world.client(),
         WatchOptions::default(),
         world.clock.clone(),
         &world.chance,
         world.metrics.clone(),
     );
-    let nodes = Watch::<Node>::cluster(
+    let nodes = Watch::<Node>::all(
         world.client(),
         WatchOptions::default(),
         world.clock.clone(),

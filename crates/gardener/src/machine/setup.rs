@@ -68,8 +68,8 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         &chance,
         metrics.clone(),
     );
-    let nodes = Watch::<Node>::cluster(target.clone(), options(), clock.clone(), &chance, metrics.clone());
-    let pods = Watch::<Pod>::everywhere(target.clone(), options(), clock.clone(), &chance, metrics.clone());
+    let nodes = Watch::<Node>::all(target.clone(), options(), clock.clone(), &chance, metrics.clone());
+    let pods = Watch::<Pod>::all(target.clone(), options(), clock.clone(), &chance, metrics.clone());
     let caches = Caches {
         machines: machines.cache(),
         classes: classes.cache(),
