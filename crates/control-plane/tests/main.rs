@@ -4,6 +4,8 @@
 
 #[path = "main/cluster_api.rs"]
 mod cluster_api;
+#[path = "main/commands.rs"]
+mod commands;
 #[path = "main/conformance.rs"]
 mod conformance;
 #[path = "main/faults.rs"]

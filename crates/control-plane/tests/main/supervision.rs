@@ -77,3 +77,22 @@ fn a_control_plane_ends_when_its_owner_is_killed() {
     owner.wait().unwrap();
     wait_for("nothing is left", || processes(&mark).is_empty());
 }
+
+#[test]
+fn ctrl_c_ends_a_control_plane_and_all_that_belongs_to_it() {
+    let directory = Directory::new();
+    let home = directory.path().join("plane");
+    let mut up = Command::new(supervisor())
+        .args(["up", "--bare", "--dir"])
+        .arg(&home)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mark = home.to_string_lossy().into_owned();
+    wait_for("the API server runs", || processes(&mark).iter().any(|line| line.contains("kube-apiserver")));
+    assert!(Command::new("kill").args(["-INT", &up.id().to_string()]).status().unwrap().success());
+    assert!(up.wait().unwrap().success());
+    wait_for("nothing is left", || processes(&mark).is_empty());
+    assert!(home.join("kube-apiserver.log").exists(), "a directory of the user's is kept");
+}

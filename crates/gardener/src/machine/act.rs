@@ -111,9 +111,15 @@ impl MachineController {
     ) -> Result<Next, Trouble> {
         change(&mut machine);
         let api = self.machines(&machine);
-        let written = api.replace(&machine.name_any(), &PostParams::default(), &machine).await?;
-        memory.fresh = true;
-        Ok(Next::Again(Box::new(written)))
+        match api.replace(&machine.name_any(), &PostParams::default(), &machine).await {
+            Ok(written) => {
+                memory.fresh = true;
+                Ok(Next::Again(Box::new(written)))
+            }
+            // Gone, and the cache does not know it yet.
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::End(Outcome::Done)),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Goes on with the object as the API server has it. What was seen for an older one is forgotten.
