@@ -64,6 +64,8 @@ fn a_control_plane_ends_when_its_owner_is_killed() {
         .arg(script)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
+        // It says that it was killed.
+        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let mark = home.to_string_lossy().into_owned();
