@@ -5,14 +5,14 @@ use crate::{
     authority::write_private,
     catalogue::{Binary, CLUSTER_API_CORE, KUBEADM_BOOTSTRAP, KUBEADM_CONTROL_PLANE},
     manifests,
-    plane::{ControlPlane, wait_until},
+    plane::{ControlPlane, is_ok, unchecked, wait_for_process},
     ports::free_port,
     process::{Process, Program},
 };
 use anyhow::Context;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, Config, api::PostParams};
+use kube::{Api, Client, api::PostParams};
 use serde_json::{Value, json};
 use std::{fs, path::PathBuf};
 
@@ -77,7 +77,7 @@ pub async fn start(plane: &mut ControlPlane, manager: Manager) -> anyhow::Result
         .with_context(|| format!("{} cannot be made", certificates.display()))?;
     write_private(&certificates.join("tls.crt"), &identity.certificate)?;
     write_private(&certificates.join("tls.key"), &identity.key)?;
-    let process = Program::new(manager.binary().name, plane.store().path(manager.binary()))
+    let mut process = Program::new(manager.binary().name, plane.store().path(manager.binary()))
         .flag("kubeconfig", plane.admin_kubeconfig())
         .flag("webhook-port", port.to_string())
         .flag("webhook-cert-dir", &certificates)
@@ -87,15 +87,9 @@ pub async fn start(plane: &mut ControlPlane, manager: Manager) -> anyhow::Result
         .flag("feature-gates", "ClusterTopology=true")
         .env("POD_NAMESPACE", manager.namespace())
         .start(plane.supervisor(), plane.directory())?;
-    let ready = Client::try_from(Config::new(format!("http://127.0.0.1:{health}").parse()?))?;
-    wait_until(&format!("{provider} is ready"), plane, async || {
-        match http::Request::get("/readyz").body(Vec::new()) {
-            Ok(request) => ready.request_text(request).await.is_ok(),
-            Err(_) => false,
-        }
-    })
-    .await
-    .with_context(|| process.tail())?;
+    let ready = unchecked(&format!("http://127.0.0.1:{health}"))?;
+    let what = format!("{provider} is ready");
+    wait_for_process(&what, &mut process, async || is_ok(&ready, "/readyz").await).await?;
     Ok(process)
 }
 

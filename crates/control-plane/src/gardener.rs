@@ -3,7 +3,7 @@
 use crate::{
     catalogue::{Binary, MACHINE_CONTROLLER_MANAGER},
     manifests,
-    plane::{ControlPlane, wait_until},
+    plane::{ControlPlane, is_ok, unchecked, wait_for_process, wait_until},
     ports::free_port,
     process::{Process, Program},
     store::Store,
@@ -27,30 +27,32 @@ pub async fn install(store: &Store, client: &Client) -> anyhow::Result<()> {
     manifests::apply(client, &definitions(store)?).await
 }
 
-/// The manager for the Machines of one namespace.
-pub fn manager(store: &Store, kubeconfig: &Path, namespace: &str) -> anyhow::Result<Program> {
-    Ok(Program::new("machine-controller-manager", store.path(&MACHINE_CONTROLLER_MANAGER))
+/// The manager for the Machines of one namespace, and the port on which it tells how it is.
+pub fn manager(store: &Store, kubeconfig: &Path, namespace: &str) -> anyhow::Result<(Program, u16)> {
+    let port = free_port()?;
+    let program = Program::new("machine-controller-manager", store.path(&MACHINE_CONTROLLER_MANAGER))
         .flag("control-kubeconfig", kubeconfig)
         .flag("target-kubeconfig", kubeconfig)
         .flag("namespace", namespace)
         .flag("leader-elect", "false")
         .flag("address", "127.0.0.1")
-        .flag("port", free_port()?.to_string())
-        .flag("v", "3"))
+        .flag("port", port.to_string())
+        .flag("v", "3");
+    Ok((program, port))
 }
 
-/// Installs the definitions and starts the manager beside a control plane.
+/// Installs the definitions, starts the manager beside a control plane and waits until it is healthy.
 pub async fn start(plane: &mut ControlPlane, namespace: &str) -> anyhow::Result<Process> {
     let client = plane.client().await?;
     install(plane.store(), &client).await?;
-    let resources = "/apis/machine.sapcloud.io/v1alpha1";
-    wait_until("Gardener's kinds are served", plane, async || {
-        let request = http::Request::get(resources).body(Vec::new());
-        match request {
-            Ok(request) => client.request_text(request).await.is_ok(),
-            Err(_) => false,
-        }
+    let kinds = "/apis/machine.sapcloud.io/v1alpha1";
+    wait_until("Gardener's kinds are served", plane, async || is_ok(&client, kinds).await).await?;
+    let (program, port) = manager(plane.store(), &plane.admin_kubeconfig(), namespace)?;
+    let mut process = program.start(plane.supervisor(), plane.directory())?;
+    let health = unchecked(&format!("http://127.0.0.1:{port}"))?;
+    wait_for_process("Gardener's manager is healthy", &mut process, async || {
+        is_ok(&health, "/healthz").await
     })
     .await?;
-    manager(plane.store(), &plane.admin_kubeconfig(), namespace)?.start(plane.supervisor(), plane.directory())
+    Ok(process)
 }

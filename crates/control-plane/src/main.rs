@@ -4,8 +4,8 @@
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hostler_control_plane::{
-    BuildError, ControlPlane, Options, Process, Store, catalogue, cluster_api, gardener, supervise,
-    temporary_directory,
+    ADMINISTRATOR, BuildError, ControlPlane, Options, Process, Store, catalogue, cluster_api, gardener,
+    supervise, temporary_directory,
 };
 use std::{
     ffi::OsString,
@@ -73,7 +73,7 @@ struct Up {
     #[arg(long)]
     bare: bool,
     /// The namespace in which Gardener's manager looks for Machines.
-    #[arg(long, default_value = "default")]
+    #[arg(long, default_value = "default", requires = "with")]
     namespace: String,
     /// Also ends when standard input does.
     #[arg(long)]
@@ -242,14 +242,7 @@ async fn start(up: &Up, directory: &Path) -> anyhow::Result<(ControlPlane, Vec<P
     if up.bare {
         options.parts.clear();
     }
-    options.users = up
-        .users
-        .iter()
-        .map(|user| match user.split_once(':') {
-            Some((name, group)) => (name.to_owned(), Some(group.to_owned())),
-            None => (user.clone(), None),
-        })
-        .collect();
+    options.users = up.users.iter().map(|user| user_and_group(user)).collect::<anyhow::Result<_>>()?;
     let mut wanted = options.binaries();
     if up.with.contains(&Companion::Mcm) {
         wanted.extend(gardener::binaries());
@@ -261,7 +254,8 @@ async fn start(up: &Up, directory: &Path) -> anyhow::Result<(ControlPlane, Vec<P
     tokio::task::spawn_blocking(move || store.build(&wanted, &mut say)).await??;
     let mut plane = ControlPlane::start(options).await?;
     let mut companions = Vec::new();
-    for companion in &up.with {
+    for companion in [Companion::Mcm, Companion::Capi].iter().filter(|companion| up.with.contains(companion))
+    {
         match companion {
             Companion::Mcm => companions.push(gardener::start(&mut plane, &up.namespace).await?),
             Companion::Capi => {
@@ -272,6 +266,21 @@ async fn start(up: &Up, directory: &Path) -> anyhow::Result<(ControlPlane, Vec<P
         }
     }
     Ok((plane, companions))
+}
+
+/// `NAME` or `NAME:GROUP`.
+fn user_and_group(text: &str) -> anyhow::Result<(String, Option<String>)> {
+    let (name, group) = text.split_once(':').map_or((text, None), |(name, group)| (name, Some(group)));
+    let plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    if !plain(name) || name == ADMINISTRATOR {
+        bail!(
+            "--user: {name:?} is no name for a user: give letters, digits and dashes, and not {ADMINISTRATOR:?}"
+        );
+    }
+    if group.is_some_and(|group| group.is_empty() || group.contains(['"', ',', '\n'])) {
+        bail!("--user: the group of {name:?} is empty or has quotes, commas or line breaks in it");
+    }
+    Ok((name.to_owned(), group.map(str::to_owned)))
 }
 
 fn say(line: &str) {

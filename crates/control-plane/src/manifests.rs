@@ -9,6 +9,9 @@ use kube::{
 use serde_json::Value;
 use std::{fs, path::Path, path::PathBuf};
 
+/// How often an object that others change meanwhile is written.
+const ATTEMPTS: usize = 20;
+
 /// All objects in the YAML files of a directory that are no parts of a kustomization, files by name.
 pub fn read(directory: &Path) -> anyhow::Result<Vec<Value>> {
     let entries =
@@ -46,7 +49,10 @@ pub async fn apply(client: &Client, objects: &[Value]) -> anyhow::Result<()> {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
         let mut written = api.create(&PostParams::default(), &object).await;
         // Somebody else may be doing the same at the same time.
-        while matches!(&written, Err(kube::Error::Api(status)) if status.code == 409) {
+        for _ in 0..ATTEMPTS {
+            if !matches!(&written, Err(kube::Error::Api(status)) if status.code == 409) {
+                break;
+            }
             object.metadata.resource_version = api.get(&name).await?.metadata.resource_version;
             written = api.replace(&name, &PostParams::default(), &object).await;
         }

@@ -125,8 +125,14 @@ impl ControlPlane {
         };
         plane.write_users(&options.users)?;
         plane.start_api().await?;
+        let mut ports = Vec::new();
         for part in &options.parts {
-            plane.start_part(*part)?;
+            ports.push((part.binary().name, plane.start_part(*part)?));
+        }
+        for (name, port) in ports {
+            let client = unchecked(&format!("https://127.0.0.1:{port}"))?;
+            wait_until(&format!("{name} is ready"), &mut plane, async || is_ok(&client, "/healthz").await)
+                .await?;
         }
         Ok(plane)
     }
@@ -171,6 +177,8 @@ impl ControlPlane {
         let kubeconfig = Kubeconfig::read_from(self.kubeconfig(user))?;
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         config.default_retry = false;
+        // On loopback there is no proxy, whatever the environment says.
+        config.proxy_url = None;
         Ok(config)
     }
 
@@ -251,8 +259,7 @@ impl ControlPlane {
         let api = self.api.insert(api);
         let start = Instant::now();
         loop {
-            let request = http::Request::get("/readyz").body(Vec::new())?;
-            if client.request_text(request).await.is_ok_and(|answer| answer == "ok") {
+            if is_ok(&client, "/readyz").await {
                 return Ok(());
             }
             self.etcd.check()?;
@@ -264,14 +271,16 @@ impl ControlPlane {
         }
     }
 
-    fn start_part(&mut self, part: Part) -> anyhow::Result<()> {
+    /// Gives the port on which it tells how it is.
+    fn start_part(&mut self, part: Part) -> anyhow::Result<u16> {
+        let port = free_port()?;
         let file = |name: &str| self.directory.join(name);
         let binary = part.binary();
         let program = Program::new(binary.name, self.store.path(binary))
             .flag("kubeconfig", self.admin_kubeconfig())
             .flag("leader-elect", "false")
             .flag("bind-address", "127.0.0.1")
-            .flag("secure-port", free_port()?.to_string());
+            .flag("secure-port", port.to_string());
         let program = match part {
             Part::Scheduler => program,
             Part::ControllerManager => program
@@ -281,7 +290,8 @@ impl ControlPlane {
                 .flag("cluster-signing-cert-file", file("ca.crt"))
                 .flag("cluster-signing-key-file", file("ca.key")),
         };
-        self.run(&program)
+        self.run(&program)?;
+        Ok(port)
     }
 }
 
@@ -300,6 +310,40 @@ pub(crate) async fn wait_until(
         tokio::time::sleep(PAUSE).await;
     }
     Ok(())
+}
+
+/// The same for one process.
+pub(crate) async fn wait_for_process(
+    what: &str,
+    process: &mut Process,
+    condition: impl AsyncFn() -> bool,
+) -> anyhow::Result<()> {
+    let start = Instant::now();
+    while !condition().await {
+        process.check()?;
+        if start.elapsed() > PATIENCE {
+            bail!("{what}: not within {PATIENCE:?}:\n{}", process.tail());
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+/// Whether a server on loopback answers that all is well.
+pub(crate) async fn is_ok(client: &Client, path: &str) -> bool {
+    match http::Request::get(path).body(Vec::new()) {
+        Ok(request) => client.request_text(request).await.is_ok(),
+        Err(_) => false,
+    }
+}
+
+/// A client for a server whose certificate is its own.
+pub(crate) fn unchecked(url: &str) -> anyhow::Result<Client> {
+    let mut config = Config::new(url.parse()?);
+    config.accept_invalid_certs = true;
+    config.default_retry = false;
+    config.proxy_url = None;
+    Ok(Client::try_from(config)?)
 }
 
 fn loopback(scheme: &str) -> anyhow::Result<String> {

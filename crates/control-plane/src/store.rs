@@ -28,7 +28,7 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoGo => f.write_str(
-                "Go is not installed: the real control plane is built with it, install Go 1.26 or newer (https://go.dev/dl) and have `go` in PATH",
+                "Go is not installed: the real control plane is built with it, install Go 1.26.2 or newer (https://go.dev/dl) and have `go` in PATH",
             ),
             Self::Failed(error) => write!(f, "{error:#}"),
         }

@@ -1,18 +1,14 @@
 //! `hostler machine-controller`: the Gardener Machine controller as a process of its own.
 
-use crate::{go_duration::GoDuration, stop::StopSignals, web};
+use crate::{go_duration::GoDuration, kubeconfig, stop::StopSignals, web};
 use anyhow::{Context, bail};
 use clap::{ArgAction, Args};
 use hostler_base::{Chance, Clock, Transport};
 use hostler_controller::{
-    Election, Fence, Health, LeaseOptions, Led, Metrics, Rate, StackOptions, kube_client, stack, transport_to,
+    Election, Fence, Health, LeaseOptions, Led, Metrics, Rate, StackOptions, kube_client, stack,
 };
 use hostler_gardener::Parts;
 use hostler_stackit::StackitFactory;
-use kube::{
-    Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
 use std::{
     fs,
     net::{IpAddr, SocketAddr},
@@ -76,6 +72,7 @@ pub struct Options {
 }
 
 pub async fn run(options: Options) -> anyhow::Result<()> {
+    options.check()?;
     let mut signals = StopSignals::listen()?;
     let (clock, chance, metrics) = (Clock::system(), Chance::from_entropy(), Metrics::new());
     let (control, target) = clusters(&options).await?;
@@ -86,7 +83,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         .with_context(|| format!("--address and --port: {address} cannot be listened on"))?;
 
     let instance = instance();
-    let unfenced = stack_options("leader-election", &options, Fence::open(clock.clone()), &metrics, &clock)?;
+    let unfenced = stack_options("leader-election", &options, Fence::open(clock.clone()), &metrics, &clock);
     let election = options.leader_elect.then(|| {
         let client = kube_client(control.clone(), &unfenced, &options.namespace);
         Election::new(client, lease(&options, &instance), clock.clone(), &chance, metrics.clone())
@@ -95,12 +92,12 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let stacked = |client| stack_options(client, &options, fence.clone(), &metrics, &clock);
     // Longer than this, and the fence could not let it pass within a lease.
     let timeout = options.leader_elect_renew_deadline.0;
-    let cloud = StackOptions { rate: None, timeout, ..stacked("stackit")? };
+    let cloud = StackOptions { rate: None, timeout, ..stacked("stackit") };
     let cloud = stack(web::transport()?, &cloud);
     let parts = Parts {
-        control: kube_client(control, &stacked("control")?, &options.namespace),
+        control: kube_client(control, &stacked("control"), &options.namespace),
         namespace: options.namespace.clone(),
-        target: kube_client(target, &stacked("target")?, "default"),
+        target: kube_client(target, &stacked("target"), "default"),
         drivers: Arc::new(StackitFactory::new(cloud, &options.stackit_iaas_endpoint, clock.clone())),
         clock,
         chance,
@@ -129,6 +126,30 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     tokio::time::timeout(FAREWELL, ended).await.unwrap_or(Ok(()))
 }
 
+impl Options {
+    /// Values that would let nobody work, or two at once, are refused at the start.
+    fn check(&self) -> anyhow::Result<()> {
+        if !(self.kube_api_qps.is_finite() && self.kube_api_qps > 0.0 && self.kube_api_burst > 0) {
+            bail!("--kube-api-qps and --kube-api-burst: give numbers above zero");
+        }
+        let (lease, renew, retry) = (
+            self.leader_elect_lease_duration.0,
+            self.leader_elect_renew_deadline.0,
+            self.leader_elect_retry_period.0,
+        );
+        if lease.subsec_nanos() != 0 {
+            bail!("--leader-elect-lease-duration: give whole seconds, a lease knows no others");
+        }
+        // Attempts are spread by a fifth, so that candidates do not ask together for ever.
+        if !(lease > renew && renew > retry.mul_f64(1.2) && !retry.is_zero()) {
+            bail!(
+                "--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, and that longer than 1.2 times --leader-elect-retry-period, which must be above zero"
+            );
+        }
+        Ok(())
+    }
+}
+
 async fn lead(election: Option<Election>, parts: Parts, stop: CancellationToken) -> anyhow::Result<()> {
     let Some(election) = election else {
         Box::pin(hostler_gardener::run(parts, stop)).await;
@@ -155,12 +176,9 @@ fn stack_options(
     fence: Fence,
     metrics: &Metrics,
     clock: &Clock,
-) -> anyhow::Result<StackOptions> {
-    if !(options.kube_api_qps.is_finite() && options.kube_api_qps > 0.0 && options.kube_api_burst > 0) {
-        bail!("--kube-api-qps and --kube-api-burst: give numbers above zero");
-    }
+) -> StackOptions {
     let rate = Rate { per_second: options.kube_api_qps, burst: options.kube_api_burst };
-    Ok(StackOptions {
+    StackOptions {
         client,
         user_agent: format!("hostler/{} machine-controller", env!("CARGO_PKG_VERSION")),
         // The fence lets nothing pass that could outlast the lease.
@@ -169,7 +187,7 @@ fn stack_options(
         fence,
         metrics: metrics.clone(),
         clock: clock.clone(),
-    })
+    }
 }
 
 /// The control cluster and the target cluster.
@@ -188,17 +206,11 @@ async fn clusters(options: &Options) -> anyhow::Result<(Transport, Transport)> {
 
 async fn cluster(flag: &str, file: &str) -> anyhow::Result<Transport> {
     let config = if file.is_empty() || file == IN_CLUSTER {
-        Config::incluster().with_context(|| {
-            format!("{flag}: this is not inside of a cluster; give the path of a kubeconfig")
-        })?
+        kubeconfig::surrounding()
     } else {
-        let read = Kubeconfig::read_from(Path::new(file))
-            .with_context(|| format!("{flag}: {file} is no kubeconfig"))?;
-        Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
-            .await
-            .with_context(|| format!("{flag}: {file} does not lead to a cluster"))?
+        kubeconfig::cluster(Path::new(file)).await
     };
-    transport_to(config).with_context(|| format!("{flag}: {file} cannot be used"))
+    config.and_then(kubeconfig::transport).with_context(|| flag.to_owned())
 }
 
 /// Unique among all instances, also over restarts.

@@ -7,6 +7,7 @@ mod crds;
 #[cfg(feature = "playground")]
 mod dev;
 mod go_duration;
+mod kubeconfig;
 mod logs;
 mod machine_controller;
 #[cfg(feature = "playground")]

@@ -3,6 +3,8 @@
 
 #[path = "main/kubectl.rs"]
 mod kubectl;
+#[path = "main/machine_controller.rs"]
+mod machine_controller;
 #[path = "main/nodes.rs"]
 mod nodes;
 #[path = "main/objects.rs"]

@@ -6,7 +6,7 @@ use hostler_base::{Body, BoxError, Transport, transport};
 use http::{Request, header};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, time::Duration};
 use tokio::{net::TcpListener, task::JoinSet};
 
 /// A proxy that listens. Dropping it closes its connections.
@@ -35,7 +35,11 @@ async fn accept(listener: TcpListener, to: Transport) {
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
-        let Ok((socket, _)) = listener.accept().await else { continue };
+        let Ok((socket, _)) = listener.accept().await else {
+            // The process has no room for another connection right now.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
         let to = to.clone();
         connections.spawn(async move {
             let service = service_fn(move |request: Request<Incoming>| pass(to.clone(), request));

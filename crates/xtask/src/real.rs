@@ -31,8 +31,21 @@ pub fn run(names: &[&str]) -> Result<(), String> {
     let built = build(&["--features", REAL])?;
     let program = built.program("hostler-control-plane")?;
     let (judged, stories) = (test(&built, "control-plane")?, test(&built, "hostler")?);
-    let status = Command::new(&program).arg("build").args(NEEDED).status();
-    let status = status.map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+    let status = Command::new(&program)
+        .args(["supervise", "--grace-millis", "0", "--"])
+        .arg(&program)
+        .arg("build")
+        .args(NEEDED)
+        .stdin(Stdio::piped())
+        .spawn()
+        .and_then(|mut building| {
+            // The supervisor ends it when this end of the pipe is closed.
+            let pipe = building.stdin.take();
+            let status = building.wait();
+            drop(pipe);
+            status
+        })
+        .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
     if status.code() == Some(NO_GO) && env::var_os("CI").is_none() {
         let left_out = count(&judged, names) + 2 * count(&stories, &STORIES);
         println!("left out: {left_out} tests on a real control plane, since there is no Go to build it with");
@@ -55,6 +68,9 @@ pub fn run(names: &[&str]) -> Result<(), String> {
     run_binary(&judged, names, &on_it, &mut tally)?;
     plane.end();
     if names.is_empty() {
+        if installed_kubectl().is_none() {
+            tally.notes.push("kubectl is not installed: only the built one was used".to_owned());
+        }
         let with_new = runner(vec![("HOSTLER_KUBECTL", kubectl.clone().into())]);
         let named = stories.called("kubectl as built, on the embedded server");
         run_binary(&named, &STORIES, &with_new, &mut tally)?;

@@ -193,6 +193,10 @@ fn read(line: &str, label: &str, tally: &mut Tally) {
     match lines::text(line, "event").as_deref() {
         Some("ok") => tally.passed += 1,
         Some("ignored") => tally.ignored += 1,
+        Some("timeout") => {
+            println!("… {name} takes long");
+            return;
+        }
         Some("failed") => {
             println!("✗ {name}\n{output}");
             tally.failed.push(name.clone());

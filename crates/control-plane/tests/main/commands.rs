@@ -33,7 +33,7 @@ fn a_machine_without_go_is_told_what_to_install() {
     assert_eq!(output.status.code(), Some(3), "{stderr}");
     assert_eq!(stdout, "");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    assert!(stderr.starts_with("Go is not installed") && stderr.contains("install Go 1.26"), "{stderr}");
+    assert!(stderr.starts_with("Go is not installed") && stderr.contains("install Go 1.26.2"), "{stderr}");
 }
 
 #[test]

@@ -45,7 +45,9 @@ impl Real {
         config.default_retry = false;
         let client = Client::try_from(config).unwrap();
         let request = http::Request::post(path).body(Body::from(body.to_string().into_bytes())).unwrap();
-        let bytes = client.send(request).await.unwrap().into_body().collect_bytes().await.unwrap();
+        let answer = client.send(request).await.unwrap();
+        assert!(answer.status().is_success(), "etcd refuses {path}");
+        let bytes = answer.into_body().collect_bytes().await.unwrap();
         serde_json::from_slice(&bytes).unwrap()
     }
 }

@@ -50,7 +50,7 @@ async fn scale(deployments: &Api<DynamicObject>, name: &str, replicas: u32) {
 
 /// Created, scaled up and down, deleted. Without our controller there are Machines, and nothing else.
 async fn a_machine_deployment_lives(mut stage: Stage, kubeconfig: &Path) {
-    let manager = gardener::manager(&store(), kubeconfig, &stage.namespace).unwrap();
+    let (manager, _) = gardener::manager(&store(), kubeconfig, &stage.namespace).unwrap();
     let mut manager = manager.start(&supervisor(), stage.directory.path()).unwrap();
     stage.create_class_and_secret().await;
     // Machines and nodes are named after it.

@@ -28,7 +28,7 @@ use std::{
 };
 
 /// How long anything may take before it counts as hanging; on a busy machine everything takes long.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 pub const CONTROLLER: &str = "machine-controller";
 const PROJECT: &str = "11111111-2222-4333-8444-555555555555";
 const REGION: &str = "eu01";
@@ -65,7 +65,9 @@ pub fn crypto() {
 pub async fn config(kubeconfig: &Path) -> Config {
     crypto();
     let read = Kubeconfig::read_from(kubeconfig).unwrap();
-    Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.unwrap()
+    let mut config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.unwrap();
+    config.proxy_url = None;
+    config
 }
 
 pub async fn transport(kubeconfig: &Path) -> Transport {
@@ -280,6 +282,7 @@ async fn run_binary(context: Context, directory: &Directory, namespace: &str, mo
         .flag("port", "0")
         .flag("log-level", "info,hostler_gardener=debug")
         .env("STACKIT_IAAS_ENDPOINT", cloud.url())
+        .env("NO_PROXY", "127.0.0.1")
         .without_grace();
     let program = more.iter().fold(program, Program::arg);
     let mut process: Process = program.start(&supervisor(), directory.path()).unwrap();

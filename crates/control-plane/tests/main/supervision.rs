@@ -36,7 +36,7 @@ fn processes(mark: &str) -> Vec<String> {
 /// A shell that starts a child, ignores polite requests, and says that it is there.
 fn stubborn(directory: &Path, mark: &str) -> String {
     let file = directory.join("ready");
-    format!("trap '' TERM; : {mark}; sleep 1000 & touch {}; wait; wait", file.display())
+    format!("trap '' TERM; sh -c 'sleep 1000; : {mark}' & touch {}; wait; wait", file.display())
 }
 
 #[test]
@@ -47,37 +47,47 @@ fn a_process_ends_with_its_owner_and_its_children_with_it() {
         Program::new("shell", "/bin/sh").arg("-c").arg(stubborn(directory.path(), &mark)).without_grace();
     let process = program.start(&supervisor(), directory.path()).unwrap();
     wait_for("the shell runs", || directory.path().join("ready").exists());
-    assert!(!processes(&mark).is_empty());
+    // The supervisor, the shell and the shell's own child.
+    wait_for("the child runs", || processes(&mark).len() == 3);
     drop(process);
     wait_for("nothing is left", || processes(&mark).is_empty());
 }
 
-#[test]
-fn a_control_plane_ends_when_its_owner_is_killed() {
-    let directory = Directory::new();
-    let home = directory.path().join("plane");
-    // The owner is a shell that holds the pipe; it is killed without a chance to clean up.
-    let script =
-        format!("sleep 1000 | {} up --bare --until-eof --dir {}", supervisor().display(), home.display());
-    let mut owner = Command::new("/bin/sh")
-        .arg("-c")
-        .arg(script)
-        .stdin(Stdio::null())
+fn start_plane(home: &Path, input: Stdio) -> std::process::Child {
+    let up = Command::new(supervisor())
+        .args(["up", "--bare", "--until-eof", "--dir"])
+        .arg(home)
+        .stdin(input)
         .stdout(Stdio::null())
-        // It says that it was killed.
-        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let mark = home.to_string_lossy().into_owned();
     wait_for("the API server runs", || processes(&mark).iter().any(|line| line.contains("kube-apiserver")));
-    for line in ["supervise", "etcd"] {
-        assert!(processes(&mark).iter().any(|process| process.contains(line)));
+    for part in ["supervise", "etcd"] {
+        assert!(processes(&mark).iter().any(|process| process.contains(part)));
     }
-    // All of the shell's own processes at once, as a runner does that is stopped hard.
-    let _ = Command::new("pkill").args(["-KILL", "-P", &owner.id().to_string()]).status();
-    owner.kill().unwrap();
-    owner.wait().unwrap();
-    wait_for("nothing is left", || processes(&mark).is_empty());
+    up
+}
+
+#[test]
+fn a_control_plane_ends_when_its_owner_is_gone() {
+    let directory = Directory::new();
+    let home = directory.path().join("plane");
+    let mut up = start_plane(&home, Stdio::piped());
+    // However an owner ends, its end of the pipe is closed.
+    drop(up.stdin.take());
+    assert!(up.wait().unwrap().success());
+    wait_for("nothing is left", || processes(&home.to_string_lossy()).is_empty());
+}
+
+#[test]
+fn what_belongs_to_a_control_plane_ends_when_it_is_killed() {
+    let directory = Directory::new();
+    let home = directory.path().join("plane");
+    let mut up = start_plane(&home, Stdio::piped());
+    up.kill().unwrap();
+    up.wait().unwrap();
+    wait_for("nothing is left", || processes(&home.to_string_lossy()).is_empty());
 }
 
 #[test]

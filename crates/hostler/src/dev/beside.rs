@@ -5,10 +5,6 @@ use crate::stop::StopSignals;
 use anyhow::Context;
 use hostler_base::{Chance, Clock};
 use hostler_sim::World;
-use kube::{
-    Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
 use std::{
     io::{self, Write},
     path::{Path, absolute},
@@ -18,13 +14,9 @@ pub async fn run(kubeconfig: &Path) -> anyhow::Result<()> {
     let mut stop = StopSignals::listen()?;
     let shown = kubeconfig.display();
     let kubeconfig = absolute(kubeconfig).with_context(|| format!("{shown} is no file name"))?;
-    let read = Kubeconfig::read_from(&kubeconfig).with_context(|| format!("{shown} is no kubeconfig"))?;
-    let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
-        .await
-        .with_context(|| format!("{shown} does not lead to a cluster"))?;
+    let config = crate::kubeconfig::cluster(&kubeconfig).await?;
     let address = config.cluster_url.to_string();
-    let kubernetes =
-        hostler_controller::transport_to(config).with_context(|| format!("{shown} cannot be used"))?;
+    let kubernetes = crate::kubeconfig::transport(config)?;
     let mut world = World::beside(kubernetes, Clock::system(), Chance::from_entropy(), None);
     install_definitions(&world).await.with_context(|| format!("{address}, where {shown} leads"))?;
     populate(&mut world);

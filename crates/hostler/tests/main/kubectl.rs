@@ -116,6 +116,9 @@ impl Kubectl {
             (nodes.lines().count() == 3).then_some(())
         });
         self.run(&["wait", "--for=condition=Ready", "nodes", "--all", &limit()]);
+        wait_for("no node is tainted", || {
+            self.run(&["get", "nodes", "-o", "jsonpath={.items[*].spec.taints}"]).is_empty().then_some(())
+        });
     }
 }
 

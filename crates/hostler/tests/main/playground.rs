@@ -67,6 +67,8 @@ pub struct Process {
     child: Child,
     stdout: PathBuf,
     stderr: PathBuf,
+    /// It ends when its standard input does.
+    ends_by_itself: bool,
 }
 
 impl Process {
@@ -80,7 +82,7 @@ impl Process {
             .stderr(fs::File::create(&stderr).unwrap())
             .spawn()
             .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        Self { child, stdout, stderr }
+        Self { child, stdout, stderr, ends_by_itself: false }
     }
 
     pub fn stdout(&self) -> String {
@@ -118,6 +120,15 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        // A control plane ends its own processes when its input ends; everything else is just killed.
+        drop(self.child.stdin.take());
+        let start = Instant::now();
+        while self.ends_by_itself
+            && start.elapsed() < PATIENCE
+            && self.child.try_wait().is_ok_and(|end| end.is_none())
+        {
+            sleep(PAUSE);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -148,6 +159,7 @@ impl Playground {
         let mut command = Command::new(control_plane);
         command.args(["up", "--until-eof", "--dir"]).arg(directory.file("control-plane"));
         let mut plane = Process::start(&directory, "control-plane", command);
+        plane.ends_by_itself = true;
         plane.wait_to_say("export KUBECONFIG=");
         let kubeconfig = directory.file("control-plane/admin.kubeconfig");
         let mut command = hostler(&["dev", "--beside"]);

@@ -17,7 +17,7 @@ use std::{
     process::Command,
 };
 
-async fn client(kubeconfig: &Path, change: impl FnOnce(&mut Kubeconfig)) -> Client {
+pub async fn client(kubeconfig: &Path, change: impl FnOnce(&mut Kubeconfig)) -> Client {
     // Another test of this process may have been first.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let mut read = Kubeconfig::read_from(kubeconfig).unwrap();
@@ -27,7 +27,7 @@ async fn client(kubeconfig: &Path, change: impl FnOnce(&mut Kubeconfig)) -> Clie
 }
 
 /// Runs a command that must refuse, and gives the one sentence it says.
-fn refusal(directory: &Directory, command: Command) -> String {
+pub fn refusal(directory: &Directory, command: Command) -> String {
     let mut process = Process::start(directory, "refused", command);
     assert_eq!(process.wait().code(), Some(1), "{}", process.stderr());
     let said = process.stderr();
@@ -66,7 +66,7 @@ fn http_get(path: &str) -> axum::http::Request<Vec<u8>> {
     axum::http::Request::get(path).body(Vec::new()).unwrap()
 }
 
-async fn wait_until_async(condition: impl AsyncFn() -> bool) {
+pub async fn wait_until_async(condition: impl AsyncFn() -> bool) {
     let start = std::time::Instant::now();
     while !condition().await {
         assert!(start.elapsed() < crate::playground::PATIENCE);
