@@ -119,6 +119,16 @@ impl World {
         self.servers.add(name, paths, router);
     }
 
+    /// Adds any other server. Controllers started later reach it by its name.
+    pub fn add_server(&mut self, name: &str, paths: Paths, server: Transport) {
+        self.servers.add(name, paths, server);
+    }
+
+    /// Leads to the API server with all rights: not traced, never broken.
+    pub fn kubernetes(&self) -> Transport {
+        self.kubernetes.clone()
+    }
+
     /// Runs something beside the rest until the world ends.
     pub fn add_background(&mut self, future: impl Future<Output = ()> + Send + 'static) {
         let shutdown = self.shutdown.clone();

@@ -70,7 +70,7 @@ mod tests {
     fn the_message_is_the_clouds_own_and_not_too_long() {
         let failure = failure_of(StatusCode::FORBIDDEN, br#"{"code":7,"msg":"no"}"#);
         assert_eq!(failure.message, "STACKIT answered 403: no");
-        let long = failure_of(StatusCode::FORBIDDEN, &[b'x'; 100_000]);
+        let long = failure_of(StatusCode::FORBIDDEN, &vec![b'x'; 100_000]);
         assert!(long.message.len() < 500);
     }
 }

@@ -30,6 +30,8 @@ use std::{
 /// How long anything may take before it counts as hanging; on a busy machine everything takes long.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 pub const CONTROLLER: &str = "machine-controller";
+/// The cluster with the Machines; here always the same as the one with the nodes.
+const CONTROL: &str = "control";
 const PROJECT: &str = "11111111-2222-4333-8444-555555555555";
 const REGION: &str = "eu01";
 
@@ -134,6 +136,8 @@ impl Stage {
         let servers = "/v2/projects/{project}/regions/{region}/servers";
         let paths = Paths::templates([servers, "/v2/projects/{project}/regions/{region}/servers/{server}"]);
         world.add_cloud("stackit", paths, cloud.router());
+        let kubernetes = world.kubernetes();
+        world.add_server(CONTROL, Paths::Kubernetes, kubernetes);
         let nodes = world.start_hollow_nodes();
         world.add_background(cloud.clone().drive(nodes));
         let stage = Self { world, cloud, admin, namespace, directory: Arc::new(Directory::new()), foreign };
@@ -147,10 +151,15 @@ impl Stage {
         self.world.start(CONTROLLER, program)
     }
 
-    /// The same with the rights that a transport brings.
-    pub fn start_controller_through(&mut self, kubernetes: Transport, more: &[&str]) -> hostler_sim::Process {
-        let program = self.controller(more);
-        self.world.start_through(kubernetes, CONTROLLER, program)
+    /// The same with the rights that transports to the control cluster and the target cluster bring.
+    pub fn start_controller_through(
+        &mut self,
+        control: Transport,
+        target: Transport,
+    ) -> hostler_sim::Process {
+        self.world.add_server(CONTROL, Paths::Kubernetes, control);
+        let program = self.controller(&[]);
+        self.world.start_through(target, CONTROLLER, program)
     }
 
     fn controller(
@@ -266,17 +275,19 @@ impl Stage {
 
 /// One incarnation: the binary with a proxy before each server. Whoever drops this kills it.
 async fn run_binary(context: Context, directory: &Directory, namespace: &str, more: &[String]) {
-    let kubernetes = Proxy::start(context.transport("kubernetes")).await.unwrap();
+    let target = Proxy::start(context.transport("kubernetes")).await.unwrap();
+    let control = Proxy::start(context.transport(CONTROL)).await.unwrap();
     let cloud = Proxy::start(context.transport("stackit")).await.unwrap();
-    let kubeconfig = directory.path().join(format!("{}-{}.kubeconfig", context.actor, context.incarnation));
-    let text = format!(
-        "apiVersion: v1\nkind: Config\nclusters:\n- name: proxy\n  cluster: {{server: \"{}\"}}\nusers:\n- name: none\n  user: {{}}\ncontexts:\n- name: proxy\n  context: {{cluster: proxy, user: none}}\ncurrent-context: proxy\n",
-        kubernetes.url()
-    );
-    fs::write(&kubeconfig, text).unwrap();
+    let kubeconfig = |name: &str, proxy: &Proxy| {
+        let file =
+            directory.path().join(format!("{}-{}-{name}.kubeconfig", context.actor, context.incarnation));
+        fs::write(&file, kubeconfig_to(&proxy.url())).unwrap();
+        file
+    };
     let program = Program::new(&context.actor, hostler())
         .arg("machine-controller")
-        .flag("target-kubeconfig", &kubeconfig)
+        .flag("control-kubeconfig", kubeconfig("control", &control))
+        .flag("target-kubeconfig", kubeconfig("target", &target))
         .flag("namespace", namespace)
         .flag("address", "127.0.0.1")
         .flag("port", "0")
@@ -289,6 +300,25 @@ async fn run_binary(context: Context, directory: &Directory, namespace: &str, mo
     while process.ended().is_none() && !context.shutdown.is_cancelled() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// A kubeconfig without credentials: the proxy brings them.
+fn kubeconfig_to(url: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: Config
+clusters:
+- name: proxy
+  cluster: {{server: {url:?}}}
+users:
+- name: none
+  user: {{}}
+contexts:
+- name: proxy
+  context: {{cluster: proxy, user: none}}
+current-context: proxy
+"
+    )
 }
 
 pub async fn create<K>(api: Api<K>, object: Value)
