@@ -161,9 +161,9 @@ fn run_up(up: Up) -> anyhow::Result<()> {
     let result = runtime.block_on(run_until_asked_to_end(&up, &directory));
     // A build that is under way goes on by itself.
     runtime.shutdown_background();
-    if ours && result.is_ok() {
-        // Something that was just being started may still write there.
-        let _ = fs::remove_dir_all(&directory);
+    if ours {
+        // Something that was just being started may still write there; after a failure the logs are kept.
+        let _ = if result.is_ok() { fs::remove_dir_all(&directory) } else { fs::remove_dir(&directory) };
     }
     result
 }

@@ -105,7 +105,6 @@ impl Store {
             .with_context(|| format!("{} cannot be made", directory.display()))?;
         write(&directory.join("go.mod"), group.module)?;
         write(&directory.join("go.sum"), group.sum)?;
-        self.copy_assets(group)?;
         let draft = directory.join("bin").join(format!(".{}.{}", binary.name, process::id()));
         let versions = group.versions.iter().map(|(variable, value)| format!(" -X {variable}={value}"));
         let link = format!("-s -w{}", versions.collect::<String>());
@@ -114,7 +113,9 @@ impl Store {
             &["build", "-trimpath", "-ldflags", &link, "-o", &draft.to_string_lossy(), binary.package],
         )
         .with_context(|| format!("{} cannot be built", binary.name))?;
-        // A binary is there as a whole or not at all.
+        // Only now is the module there for sure.
+        self.copy_assets(group)?;
+        // A binary is there as a whole, with all that belongs to it, or not at all.
         fs::rename(&draft, self.path(binary)).with_context(|| format!("{} cannot be kept", binary.name))
     }
 
@@ -124,7 +125,7 @@ impl Store {
             if target.is_dir() {
                 continue;
             }
-            let root = go(&self.directory(group), &["list", "-mod=mod", "-m", "-f", "{{.Dir}}", module])?;
+            let root = go(&self.directory(group), &["list", "-m", "-f", "{{.Dir}}", module])?;
             let draft = self.directory(group).join(format!(".assets.{}", process::id()));
             copy_files(&Path::new(root.trim()).join(from), &draft)
                 .and_then(|()| fs::create_dir_all(target.parent().unwrap_or(&target)))
