@@ -8,7 +8,10 @@ use crate::{
 #[test]
 fn what_can_be_had_is_told() {
     with_each_kubectl(|kubectl| {
-        let resources = kubectl.run(&["api-resources"]);
+        // A real server tells of new definitions a little after it takes them.
+        let resources = wait_for("machines are told of", || {
+            Some(kubectl.run(&["api-resources"])).filter(|told| told.contains("machine.sapcloud.io/v1alpha1"))
+        });
         let line = |name: &str| {
             let line = resources.lines().find(|line| columns(line).first() == Some(&name));
             columns(line.unwrap_or_else(|| panic!("{name} is not there"))).join(" ")
@@ -19,8 +22,10 @@ fn what_can_be_had_is_told() {
 
         let explained = kubectl.run(&["explain", "deployment.spec.replicas"]);
         assert!(explained.contains("replicas <integer>"), "{explained}");
-        let explained = kubectl.run(&["explain", "machine.spec.class"]);
-        assert!(explained.contains("GROUP:      machine.sapcloud.io"), "{explained}");
+        wait_for("machines are explained", || {
+            let said = kubectl.try_to(&["explain", "machine.spec.class"]);
+            (said.success && said.stdout.contains("GROUP:      machine.sapcloud.io")).then_some(())
+        });
 
         assert_eq!(kubectl.run(&["auth", "can-i", "delete", "nodes"]).trim(), "yes");
         let other = ["auth", "can-i", "delete", "nodes", "--as=somebody"];
