@@ -5,7 +5,7 @@ use crate::{
     authority::write_private,
     catalogue::{Binary, CLUSTER_API_CORE, KUBEADM_BOOTSTRAP, KUBEADM_CONTROL_PLANE},
     manifests,
-    plane::{ControlPlane, is_ok, unchecked, wait_for_process},
+    plane::{ControlPlane, unchecked, wait_until},
     ports::free_port,
     process::{Process, Program},
 };
@@ -89,7 +89,7 @@ pub async fn start(plane: &mut ControlPlane, manager: Manager) -> anyhow::Result
         .start(plane.supervisor(), plane.directory())?;
     let ready = unchecked(&format!("http://127.0.0.1:{health}"))?;
     let what = format!("{provider} is ready");
-    wait_for_process(&what, &mut process, async || is_ok(&ready, "/readyz").await).await?;
+    wait_until(&what, || process.check(), &ready, "/readyz").await?;
     Ok(process)
 }
 

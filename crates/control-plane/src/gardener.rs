@@ -3,7 +3,7 @@
 use crate::{
     catalogue::{Binary, MACHINE_CONTROLLER_MANAGER},
     manifests,
-    plane::{ControlPlane, is_ok, unchecked, wait_for_process, wait_until},
+    plane::{ControlPlane, unchecked, wait_until},
     ports::free_port,
     process::{Process, Program},
     store::Store,
@@ -46,13 +46,10 @@ pub async fn start(plane: &mut ControlPlane, namespace: &str) -> anyhow::Result<
     let client = plane.client().await?;
     install(plane.store(), &client).await?;
     let kinds = "/apis/machine.sapcloud.io/v1alpha1";
-    wait_until("Gardener's kinds are served", plane, async || is_ok(&client, kinds).await).await?;
+    wait_until("Gardener's kinds are served", || plane.check(), &client, kinds).await?;
     let (program, port) = manager(plane.store(), &plane.admin_kubeconfig(), namespace)?;
     let mut process = program.start(plane.supervisor(), plane.directory())?;
     let health = unchecked(&format!("http://127.0.0.1:{port}"))?;
-    wait_for_process("Gardener's manager is healthy", &mut process, async || {
-        is_ok(&health, "/healthz").await
-    })
-    .await?;
+    wait_until("Gardener's manager is healthy", || process.check(), &health, "/healthz").await?;
     Ok(process)
 }

@@ -131,8 +131,7 @@ impl ControlPlane {
         }
         for (name, port) in ports {
             let client = unchecked(&format!("https://127.0.0.1:{port}"))?;
-            wait_until(&format!("{name} is ready"), &mut plane, async || is_ok(&client, "/healthz").await)
-                .await?;
+            wait_until(&format!("{name} is ready"), || plane.check(), &client, "/healthz").await?;
         }
         Ok(plane)
     }
@@ -256,19 +255,9 @@ impl ControlPlane {
             .flag("shutdown-delay-duration", "0s")
             .start(&self.supervisor, &self.directory)?;
         let client = self.client().await?;
-        let api = self.api.insert(api);
-        let start = Instant::now();
-        loop {
-            if is_ok(&client, "/readyz").await {
-                return Ok(());
-            }
-            self.etcd.check()?;
-            api.check()?;
-            if start.elapsed() > PATIENCE {
-                bail!("kube-apiserver is not ready after {PATIENCE:?}:\n{}", api.tail());
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
+        let (etcd, api) = (&mut self.etcd, self.api.insert(api));
+        let check = || etcd.check().and_then(|()| api.check());
+        wait_until("kube-apiserver is ready", check, &client, "/readyz").await
     }
 
     /// Gives the port on which it tells how it is.
@@ -295,15 +284,16 @@ impl ControlPlane {
     }
 }
 
-/// Waits until something holds, or until one of the processes of a control plane ends.
+/// Waits until a server answers at this path that all is well; `check` fails when it never will.
 pub(crate) async fn wait_until(
     what: &str,
-    plane: &mut ControlPlane,
-    condition: impl AsyncFn() -> bool,
+    mut check: impl FnMut() -> anyhow::Result<()>,
+    client: &Client,
+    path: &str,
 ) -> anyhow::Result<()> {
     let start = Instant::now();
-    while !condition().await {
-        plane.check()?;
+    while !is_ok(client, path).await {
+        check()?;
         if start.elapsed() > PATIENCE {
             bail!("{what}: not within {PATIENCE:?}");
         }
@@ -312,25 +302,8 @@ pub(crate) async fn wait_until(
     Ok(())
 }
 
-/// The same for one process.
-pub(crate) async fn wait_for_process(
-    what: &str,
-    process: &mut Process,
-    condition: impl AsyncFn() -> bool,
-) -> anyhow::Result<()> {
-    let start = Instant::now();
-    while !condition().await {
-        process.check()?;
-        if start.elapsed() > PATIENCE {
-            bail!("{what}: not within {PATIENCE:?}:\n{}", process.tail());
-        }
-        tokio::time::sleep(PAUSE).await;
-    }
-    Ok(())
-}
-
 /// Whether a server on loopback answers that all is well.
-pub(crate) async fn is_ok(client: &Client, path: &str) -> bool {
+async fn is_ok(client: &Client, path: &str) -> bool {
     match http::Request::get(path).body(Vec::new()) {
         Ok(request) => client.request_text(request).await.is_ok(),
         Err(_) => false,
