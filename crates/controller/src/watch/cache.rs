@@ -8,6 +8,9 @@ use tokio::sync::watch;
 
 /// The objects of a kind as last seen, in the order of their names.
 ///
+/// Whoever writes an object can put the server's answer in with [`Cache::learn`], so that its next look shows its own
+/// write although the watch has not told of it yet.
+///
 /// An object that cannot be understood any more stays as it was last understood and is listed by
 /// [`Cache::malformed`]: whoever concludes from an object's absence must look there too.
 pub struct Cache<K>(Arc<Inner<K>>);
@@ -18,8 +21,16 @@ struct Inner<K> {
 }
 
 struct Objects<K> {
-    understood: BTreeMap<Key, Arc<K>>,
+    understood: BTreeMap<Key, Entry<K>>,
     malformed: BTreeMap<Key, String>,
+    /// The version up to which the watch has told everything.
+    told_up_to: Option<u64>,
+}
+
+/// An object as it is known, and as the watch last told it; the two differ while the watch is behind an answer.
+struct Entry<K> {
+    known: Arc<K>,
+    told: Option<Arc<K>>,
 }
 
 /// What happened to an object. Objects are as they are now, or were last.
@@ -59,24 +70,27 @@ impl<K> Clone for Cache<K> {
 
 impl<K> Default for Cache<K> {
     fn default() -> Self {
-        let objects = Objects { understood: BTreeMap::new(), malformed: BTreeMap::new() };
+        let objects = Objects { understood: BTreeMap::new(), malformed: BTreeMap::new(), told_up_to: None };
         Self(Arc::new(Inner { objects: RwLock::new(objects), synced: watch::Sender::new(false) }))
     }
 }
 
 impl<K: Resource<DynamicType = ()>> Cache<K> {
     pub fn get(&self, key: &Key) -> Option<Arc<K>> {
-        self.read(|objects| objects.understood.get(key).cloned())
+        self.read(|objects| objects.understood.get(key).map(|entry| entry.known.clone()))
     }
 
     /// All objects, ordered by namespace and name.
     pub fn list(&self) -> Vec<Arc<K>> {
-        self.read(|objects| objects.understood.values().cloned().collect())
+        self.read(|objects| objects.understood.values().map(|entry| entry.known.clone()).collect())
     }
 
     /// The objects for which `wanted` holds, ordered by namespace and name.
     pub fn filter(&self, wanted: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
-        self.read(|objects| objects.understood.values().filter(|object| wanted(object)).cloned().collect())
+        self.read(|objects| {
+            let known = objects.understood.values().map(|entry| &entry.known);
+            known.filter(|object| wanted(object)).cloned().collect()
+        })
     }
 
     pub fn len(&self) -> usize {
@@ -111,17 +125,45 @@ impl<K: Resource<DynamicType = ()>> Cache<K> {
         change(&mut self.0.objects.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes over a complete list. What is missing in it was deleted while nobody looked.
-    pub(super) fn replace(&self, all: Vec<Seen<K>>) -> Vec<Change<K>> {
+    /// Takes an object as the server has just answered it. It is passed over if the watch has told of that version, or
+    /// of a later one, already: what became of the object since then is known.
+    pub fn learn(&self, object: Arc<K>) {
+        let Some(version) = version(&*object) else { return };
+        self.write(|objects| {
+            if objects.told_up_to.is_none_or(|told| version <= told) {
+                return;
+            }
+            let key = Key::of(&*object);
+            match objects.understood.get_mut(&key) {
+                Some(entry) if !is_newer(&object, &entry.known) => {}
+                Some(entry) => entry.known = object,
+                None => drop(objects.understood.insert(key, Entry { known: object, told: None })),
+            }
+        });
+    }
+
+    /// Takes over a complete list as of a version. What is missing in it was deleted while nobody looked, unless it
+    /// was learnt of later than that.
+    pub(super) fn replace(&self, all: Vec<Seen<K>>, as_of: Option<&str>) -> Vec<Change<K>> {
+        let as_of = as_of.and_then(|version| version.parse().ok());
         let changes = self.write(|objects| {
             let mut before = std::mem::take(&mut objects.understood);
             objects.malformed.clear();
+            objects.told_up_to = as_of;
             let mut changes = Vec::new();
             for (key, object) in all {
                 let old = before.remove(&key);
                 changes.extend(objects.put(key, object, old));
             }
-            changes.extend(before.into_values().map(|last| Change::Deleted { last }));
+            for (key, entry) in before {
+                let learnt_later = version(&*entry.known).is_some_and(|version| Some(version) > as_of);
+                if learnt_later && as_of.is_some() && !entry.is_told() {
+                    changes.extend(entry.told.map(|last| Change::Deleted { last }));
+                    objects.understood.insert(key, Entry { known: entry.known, told: None });
+                } else {
+                    changes.push(Change::Deleted { last: entry.known });
+                }
+            }
             changes
         });
         self.0.synced.send_replace(true);
@@ -132,6 +174,7 @@ impl<K: Resource<DynamicType = ()>> Cache<K> {
         self.write(|objects| {
             let old = objects.understood.remove(&key);
             objects.malformed.remove(&key);
+            objects.told(object.as_ref().ok().and_then(|object| version(&**object)));
             objects.put(key, object, old)
         })
     }
@@ -139,23 +182,51 @@ impl<K: Resource<DynamicType = ()>> Cache<K> {
     pub(super) fn delete(&self, (key, object): Seen<K>) -> Change<K> {
         let old = self.write(|objects| {
             objects.malformed.remove(&key);
-            objects.understood.remove(&key)
+            let gone = object.as_ref().ok();
+            objects.told(gone.and_then(|object| version(&**object)));
+            let old = objects.understood.remove(&key)?;
+            // Another one with its name may have been learnt of already.
+            let successor = gone
+                .is_some_and(|gone| gone.meta().uid != old.known.meta().uid && is_newer(&old.known, gone));
+            if successor {
+                objects.understood.insert(key.clone(), Entry { known: old.known, told: None });
+                return old.told;
+            }
+            Some(old.known)
         });
         match object.ok().or(old) {
             Some(last) => Change::Deleted { last },
             None => Change::Malformed { key },
         }
     }
+
+    /// The watch has told everything up to this version, without a change of an object.
+    pub(super) fn told_up_to(&self, version: &str) {
+        self.write(|objects| objects.told(version.parse().ok()));
+    }
+}
+
+impl<K> Entry<K> {
+    fn is_told(&self) -> bool {
+        self.told.as_ref().is_some_and(|told| Arc::ptr_eq(told, &self.known))
+    }
 }
 
 impl<K: Resource<DynamicType = ()>> Objects<K> {
-    fn put(&mut self, key: Key, object: Result<Arc<K>, String>, old: Option<Arc<K>>) -> Option<Change<K>> {
+    fn told(&mut self, version: Option<u64>) {
+        self.told_up_to = self.told_up_to.max(version);
+    }
+
+    fn put(&mut self, key: Key, object: Result<Arc<K>, String>, old: Option<Entry<K>>) -> Option<Change<K>> {
         match object {
             Ok(new) => {
-                self.understood.insert(key, new.clone());
+                let learnt = old.as_ref().filter(|entry| !entry.is_told() && is_newer(&entry.known, &new));
+                let known = learnt.map_or_else(|| new.clone(), |entry| entry.known.clone());
+                let told = old.and_then(|entry| entry.told);
+                self.understood.insert(key, Entry { known, told: Some(new.clone()) });
                 let version = |object: &K| object.meta().resource_version.clone();
-                let unchanged = old.as_ref().is_some_and(|old| version(old) == version(&new));
-                (!unchanged).then_some(Change::Applied { old, new })
+                let unchanged = told.as_ref().is_some_and(|told| version(told) == version(&new));
+                (!unchanged).then_some(Change::Applied { old: told, new })
             }
             Err(why) => {
                 if let Some(old) = old {
@@ -166,6 +237,15 @@ impl<K: Resource<DynamicType = ()>> Objects<K> {
             }
         }
     }
+}
+
+/// Versions are numbers that grow with every write, of whatever object.
+fn version<K: Resource>(object: &K) -> Option<u64> {
+    object.meta().resource_version.as_ref()?.parse().ok()
+}
+
+fn is_newer<K: Resource>(one: &Arc<K>, other: &Arc<K>) -> bool {
+    matches!((version(&**one), version(&**other)), (Some(one), Some(other)) if one > other)
 }
 
 #[cfg(test)]
@@ -204,11 +284,11 @@ mod tests {
         let cache = Cache::default();
         assert!(!cache.is_synced());
         assert_eq!(
-            told(cache.replace(vec![seen("b", "1"), seen("a", "1"), seen("c", "1")])),
+            told(cache.replace(vec![seen("b", "1"), seen("a", "1"), seen("c", "1")], Some("1"))),
             ["new b", "new a", "new c"]
         );
         assert!(cache.is_synced());
-        let changes = cache.replace(vec![seen("b", "2"), seen("c", "1"), seen("d", "3")]);
+        let changes = cache.replace(vec![seen("b", "2"), seen("c", "1"), seen("d", "3")], Some("3"));
         assert_eq!(told(changes), ["changed b", "new d", "deleted a"]);
         let names: Vec<_> = cache.list().iter().map(|object| object.metadata.name.clone().unwrap()).collect();
         assert_eq!(names, ["b", "c", "d"]);
@@ -227,16 +307,89 @@ mod tests {
     #[test]
     fn what_cannot_be_understood_any_more_stays_as_it_was() {
         let cache = Cache::default();
-        cache.replace(vec![seen("a", "1")]);
+        cache.replace(vec![seen("a", "1")], None);
         assert_eq!(told(cache.apply(broken("a"))), ["malformed a"]);
         assert_eq!(told(cache.apply(broken("x"))), ["malformed x"]);
         assert_eq!((cache.len(), cache.malformed().len()), (1, 2));
-        assert_eq!(told(cache.replace(vec![broken("a")])), ["malformed a"]);
+        assert_eq!(told(cache.replace(vec![broken("a")], None)), ["malformed a"]);
         assert_eq!(cache.malformed(), [(Key::new("ConfigMap", "n", "a"), "data: not a map".to_owned())]);
         assert_eq!(told(cache.apply(seen("a", "4"))), ["changed a"]);
         assert!(cache.malformed().is_empty());
         assert_eq!(told([cache.delete(broken("a"))]), ["deleted a"]);
         assert_eq!(told([cache.delete(broken("a"))]), ["malformed a"]);
         assert!(cache.is_empty() && cache.malformed().is_empty());
+    }
+
+    fn versions(cache: &Cache<ConfigMap>) -> Vec<String> {
+        let text = |object: &Arc<ConfigMap>| {
+            let meta = object.metadata.clone();
+            format!("{}@{}", meta.name.unwrap(), meta.resource_version.unwrap())
+        };
+        cache.list().iter().map(text).collect()
+    }
+
+    fn learn(cache: &Cache<ConfigMap>, name: &str, version: &str) {
+        cache.learn(seen(name, version).1.unwrap());
+    }
+
+    #[test]
+    fn an_answer_is_seen_at_once_and_told_when_the_watch_tells_it() {
+        let cache = Cache::default();
+        learn(&cache, "a", "2");
+        assert!(cache.is_empty(), "before the first list nothing is known");
+        cache.replace(vec![seen("a", "3"), seen("b", "1")], Some("5"));
+        learn(&cache, "a", "7");
+        learn(&cache, "c", "8");
+        assert_eq!(versions(&cache), ["a@7", "b@1", "c@8"]);
+        assert_eq!(told(cache.apply(seen("a", "6"))), ["changed a"]);
+        assert_eq!(versions(&cache), ["a@7", "b@1", "c@8"], "the watch is behind");
+        assert_eq!(told(cache.apply(seen("a", "7"))), ["changed a"]);
+        assert_eq!(told(cache.apply(seen("c", "8"))), ["new c"]);
+        assert_eq!(told(cache.apply(seen("c", "9"))), ["changed c"]);
+        assert_eq!(versions(&cache), ["a@7", "b@1", "c@9"]);
+    }
+
+    #[test]
+    fn an_answer_that_the_watch_has_overtaken_is_no_news() {
+        let cache = Cache::default();
+        cache.replace(vec![seen("a", "3")], Some("5"));
+        cache.apply(seen("b", "6"));
+        cache.delete(seen("b", "7"));
+        learn(&cache, "b", "6");
+        assert_eq!(versions(&cache), ["a@3"], "it was deleted since");
+        cache.told_up_to("9");
+        learn(&cache, "c", "9");
+        assert_eq!(versions(&cache), ["a@3"]);
+        cache.apply(seen("a", "12"));
+        learn(&cache, "a", "11");
+        assert_eq!(versions(&cache), ["a@12"]);
+    }
+
+    #[test]
+    fn a_list_forgets_only_what_it_could_have_shown() {
+        let cache = Cache::default();
+        cache.replace(vec![seen("a", "3"), seen("b", "4")], Some("5"));
+        learn(&cache, "a", "8");
+        learn(&cache, "c", "9");
+        assert_eq!(told(cache.replace(vec![seen("a", "3")], Some("6"))), ["deleted b"]);
+        assert_eq!(versions(&cache), ["a@8", "c@9"]);
+        assert_eq!(told(cache.replace(vec![], Some("20"))), ["deleted a", "deleted c"]);
+        assert!(cache.is_empty());
+    }
+
+    #[test]
+    fn a_successor_outlives_the_news_of_its_predecessors_end() {
+        let object = |version: &str, uid: &str| {
+            let (key, object) = seen("a", version);
+            let mut object = ConfigMap::clone(&object.unwrap());
+            object.metadata.uid = Some(uid.into());
+            (key, Ok(Arc::new(object)))
+        };
+        let cache = Cache::default();
+        cache.replace(vec![object("3", "first")], Some("5"));
+        cache.learn(object("8", "second").1.unwrap());
+        assert_eq!(told([cache.delete(object("7", "first"))]), ["deleted a"]);
+        assert_eq!(versions(&cache), ["a@8"]);
+        assert_eq!(told(cache.apply(object("8", "second"))), ["new a"]);
     }
 }

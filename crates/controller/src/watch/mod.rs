@@ -264,7 +264,7 @@ where
             params.continue_token = more;
         }
         self.vitals.sign();
-        let changes = self.cache.replace(all);
+        let changes = self.cache.replace(all, version.as_deref());
         self.tell(changes);
         if version.is_some() { End::Listed } else { End::Over { progress: false } }
     }
@@ -291,7 +291,10 @@ where
                 Ok(Some(Err(error))) => return End::Failed(error),
                 Ok(Some(Ok(WatchEvent::Error(status)))) if status.code == 410 => return End::Gone,
                 Ok(Some(Ok(WatchEvent::Error(status)))) => return End::Failed(kube::Error::Api(status)),
-                Ok(Some(Ok(WatchEvent::Bookmark(mark)))) => (None, Some(mark.metadata.resource_version)),
+                Ok(Some(Ok(WatchEvent::Bookmark(mark)))) => {
+                    self.cache.told_up_to(&mark.metadata.resource_version);
+                    (None, Some(mark.metadata.resource_version))
+                }
                 Ok(Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)))) => {
                     let seen_version = object.meta().resource_version.clone();
                     (self.cache.apply(seen(object)), seen_version)
