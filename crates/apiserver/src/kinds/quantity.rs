@@ -27,7 +27,7 @@ impl Quantity {
         let mut value = digits_of(whole).saturating_mul(scale.numerator);
         for (place, digit) in fraction.bytes().enumerate().take(18) {
             let divisor = 10_i128.pow(u32::try_from(place).ok()? + 1);
-            value = value.saturating_add((i128::from(digit - b'0') * scale.numerator) / divisor);
+            value = value.saturating_add(i128::from(digit - b'0').saturating_mul(scale.numerator) / divisor);
         }
         // Go rounds away from zero when a value is finer than it can hold.
         let rounded = if value % scale.denominator == 0 {
@@ -114,6 +114,9 @@ mod tests {
             ("1.5Gi", "1536Mi", Ordering::Equal),
             ("1e-3", "1m", Ordering::Equal),
             ("+2", "2", Ordering::Equal),
+            ("1.9e31", "1", Ordering::Greater),
+            ("0.9e40", "1E", Ordering::Greater),
+            ("-9.99e99", "-1E", Ordering::Less),
         ];
         for (left, right, order) in cases {
             assert_eq!(Quantity::parse(left).cmp(&Quantity::parse(right)), order, "{left} {right}");
