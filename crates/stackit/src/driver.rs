@@ -1,36 +1,32 @@
 use crate::{
-    Client, Place, ProviderSpec, Settings, labels,
+    Client, Defaults, Place, ProviderSpec, labels,
     poller::{Listing, Poller},
+    status::{self, Progress},
     wire::Server,
 };
 use async_trait::async_trait;
-use hostler_base::{Clock, Transport};
+use hostler_base::Clock;
 use hostler_driver::{
-    Address, AddressKind, Attempt, Change, Changes, Code, Credentials, Deletion, Driver, DriverFactory,
-    Evidence, Failure, Finding, Found, How, Identity, Machine, Marks, Order, ProviderId, Recognition, Scope,
-    Settled, Snapshot, State,
+    Address, AddressKind, Attempt, Change, Changes, Code, Deletion, Driver, Evidence, Failure, Finding,
+    Found, How, Identity, Machine, Marks, Order, ProviderId, Recognition, Scope, Settled, Snapshot,
 };
 use jiff::Timestamp;
-use serde_json::Value;
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 /// How long a new server may be missing from lists. The API promises nothing; this is ours to assume.
 const LIST_LAG: Duration = Duration::from_secs(30);
 
-/// STACKIT as a [`Driver`], for one project, region and token.
+/// STACKIT as a [`Driver`], for one project, region and right.
 pub struct StackitDriver {
     client: Client,
+    defaults: Defaults,
     clock: Clock,
     poller: Arc<Poller>,
 }
 
 impl StackitDriver {
-    pub fn new(client: Client, clock: Clock) -> Self {
-        let poller = Arc::new(Poller::new(client.clone(), clock.clone()));
-        Self { client, clock, poller }
+    pub(crate) fn new(client: Client, defaults: Defaults, poller: Arc<Poller>, clock: Clock) -> Self {
+        Self { client, defaults, clock, poller }
     }
 
     fn own_id<'a>(&self, id: &'a ProviderId) -> Result<&'a str, Failure> {
@@ -74,7 +70,7 @@ fn machine(project: &str, server: &Server) -> Result<Machine, Failure> {
         provider_id,
         name: server.name.clone(),
         marks: marks(server),
-        state: state(server),
+        state: status::state(&server.status, server.power_status.as_deref(), server.error_message.as_deref()),
         raw_state: server.status.clone(),
         addresses: addresses(server),
         created_at: server.created_at,
@@ -90,24 +86,6 @@ fn marks(server: &Server) -> Marks {
         machine: label(labels::MACHINE),
         class: label(labels::MACHINE_CLASS),
         attempt: label(labels::ATTEMPT).map(Attempt),
-    }
-}
-
-fn state(server: &Server) -> State {
-    match server.status.as_str() {
-        "ACTIVE" | "RUNNING" | "BACKING-UP" | "SNAPSHOTTING" | "MIGRATING" | "UPDATING" | "REBOOT"
-        | "REBOOTING" | "RESIZING" => State::Running,
-        "CREATING" | "BUILDING" | "STARTING" | "REBUILD" | "REBUILDING" | "RESTORING" | "UNRESCUING" => {
-            State::Pending
-        }
-        "INACTIVE" | "STOPPED" | "SHUTOFF" | "STOPPING" | "PAUSED" | "DEALLOCATED" | "DEALLOCATING"
-        | "RESCUE" | "RESCUING" => State::Stopped,
-        "ERROR" => State::Failed {
-            message: server.error_message.clone().unwrap_or_else(|| "the cloud gives no reason".to_owned()),
-        },
-        "DELETING" => State::Deleting,
-        "DELETED" => State::Deleted,
-        _ => State::Unrecognised,
     }
 }
 
@@ -140,13 +118,24 @@ impl Driver for StackitDriver {
 
     async fn create(&self, order: &Order) -> Result<Machine, Failure> {
         self.poller.stir();
-        let call = ProviderSpec::parse(&order.spec)?.create_call(order)?;
+        let spec = ProviderSpec::parse(&order.spec)?;
+        let call = spec.create_call(order, &self.defaults, self.client.version())?;
         let server = self.client.create_server(&call).await?;
         machine(&self.client.place().project, &server)
     }
 
     async fn settle(&self, _: &Order, machine: &Machine) -> Result<Settled, Failure> {
-        Ok(Settled::Done(Box::new(machine.clone())))
+        match status::progress(&machine.state) {
+            Progress::Done => Ok(Settled::Done(Box::new(machine.clone()))),
+            Progress::Waiting => Ok(Settled::Waiting(format!("the server is {}", machine.raw_state))),
+            Progress::Failed(code) => Err(Failure::new(
+                code,
+                format!("the server {} is {}", machine.provider_id, machine.raw_state),
+            )),
+            Progress::Absent => {
+                Err(Failure::new(Code::NotFound, format!("the server {} is gone", machine.provider_id)))
+            }
+        }
     }
 
     async fn delete(&self, identity: &Identity, id: &ProviderId) -> Result<Deletion, Failure> {
@@ -163,12 +152,12 @@ impl Driver for StackitDriver {
                 ),
             ));
         }
-        match machine.state {
-            State::Deleting | State::Deleted => Ok(Deletion::Ordered),
-            _ => match self.client.delete_server(id.server()).await {
-                Err(failure) if failure.code != Code::NotFound => Err(failure),
-                _ => Ok(Deletion::Ordered),
-            },
+        if !status::needs_delete_call(&machine.state) {
+            return Ok(Deletion::Ordered);
+        }
+        match self.client.delete_server(id.server()).await {
+            Err(failure) if failure.code != Code::NotFound => Err(failure),
+            _ => Ok(Deletion::Ordered),
         }
     }
 
@@ -199,38 +188,5 @@ impl Driver for StackitDriver {
     fn place(&self) -> String {
         let Place { project, region } = self.client.place();
         format!("project {project} region {region}")
-    }
-}
-
-/// Makes one driver per project, region and token, and gives out the same one again.
-pub struct StackitFactory {
-    transport: Transport,
-    endpoint: String,
-    clock: Clock,
-    drivers: Mutex<Vec<(Place, Credentials, Arc<StackitDriver>)>>,
-}
-
-impl StackitFactory {
-    pub fn new(transport: Transport, endpoint: &str, clock: Clock) -> Self {
-        Self { transport, endpoint: endpoint.to_owned(), clock, drivers: Mutex::new(Vec::new()) }
-    }
-}
-
-impl DriverFactory for StackitFactory {
-    fn driver(&self, credentials: &Credentials, spec: &Value) -> Result<Arc<dyn Driver>, Failure> {
-        let settings = Settings::read(credentials, &ProviderSpec::parse(spec)?)?;
-        let mut drivers = self.drivers.lock().unwrap_or_else(PoisonError::into_inner);
-        let known =
-            drivers.iter().find(|(place, known, _)| *place == settings.place && known.same_as(credentials));
-        if let Some((_, _, driver)) = known {
-            return Ok(Arc::clone(driver) as Arc<dyn Driver>);
-        }
-        // A rotated Secret replaces the driver of its place.
-        drivers.retain(|(place, ..)| *place != settings.place);
-        let client =
-            Client::new(self.transport.clone(), &self.endpoint, settings.place.clone(), settings.token);
-        let driver = Arc::new(StackitDriver::new(client, self.clock.clone()));
-        drivers.push((settings.place, credentials.clone(), Arc::clone(&driver)));
-        Ok(driver)
     }
 }

@@ -1,76 +1,153 @@
 use crate::wire::ErrorBody;
 use hostler_driver::{Code, Failure};
 use http::StatusCode;
+use serde_json::Value;
+
+/// What a call is for: the same answer means another thing to a question than to an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Purpose {
+    Read,
+    /// Something new, made of things that have to be there.
+    Create,
+    Change,
+    Delete,
+}
+
+impl Purpose {
+    pub const ALL: [Self; 4] = [Self::Read, Self::Create, Self::Change, Self::Delete];
+}
 
 /// What an HTTP answer that is no success means. The one place where status and body become a code.
 ///
 /// The message is the same whenever the same thing goes wrong: it is compared with what is written already.
-pub fn failure_of(status: StatusCode, body: &[u8]) -> Failure {
+pub fn failure_of(purpose: Purpose, status: StatusCode, body: &[u8]) -> Failure {
     let own: Option<ErrorBody> = serde_json::from_slice(body).ok();
-    let text = excerpt(own.as_ref().map_or(body, |error| error.msg.as_bytes()));
-    let lower = text.to_lowercase();
+    let text = excerpt(body);
+    // What is there can be read and deleted however full the cloud is.
+    let wants_room = matches!(purpose, Purpose::Create | Purpose::Change);
     let code = match status.as_u16() {
-        _ if lower.contains("no valid host") || lower.contains("quota exceeded") => Code::ResourceExhausted,
-        // Something on the way that does not know the API says 404 too: only the API's own word counts.
-        404 if own.is_some() => Code::NotFound,
-        404 => Code::Unavailable,
-        400 | 405 | 406 | 415 | 422 => Code::InvalidArgument,
         401 => Code::Unauthenticated,
+        429 => Code::Unavailable,
+        _ if wants_room && is_about_capacity(&text) => Code::ResourceExhausted,
+        // Something on the way that does not know the API says 404 too: only the API's own word counts.
+        404 | 410 if own.is_none() => Code::Unavailable,
+        // What is missing is not what was asked for but what it is to be made of.
+        404 | 410 if purpose == Purpose::Create => Code::FailedPrecondition,
+        404 | 410 => Code::NotFound,
+        400 | 405 | 406 | 414 | 415 | 422 => Code::InvalidArgument,
         403 => Code::PermissionDenied,
         408 | 504 => Code::DeadlineExceeded,
-        409 => Code::Aborted,
-        413 => Code::ResourceExhausted,
-        429 | 500..=599 => Code::Unavailable,
+        409 | 412 | 423 => Code::Aborted,
+        413 if wants_room => Code::ResourceExhausted,
+        413 => Code::InvalidArgument,
+        500..=599 => Code::Unavailable,
         _ => Code::Unknown,
     };
     Failure::new(code, format!("STACKIT answered {}: {text}", status.as_u16()))
 }
 
-/// What fits into an event.
-fn excerpt(body: &[u8]) -> String {
-    let text: String = String::from_utf8_lossy(body).chars().filter(|c| !c.is_control()).take(400).collect();
+/// Whether the cloud says, in an answer or about a server that failed, that it has no room or that the
+/// project's share of it is used up.
+pub fn is_about_capacity(text: &str) -> bool {
+    let text = text.to_lowercase();
+    text.contains("no valid host") || (text.contains("quota") && text.contains("exceed"))
+}
+
+/// The cloud's own words if it sent some, in a length that fits into an event.
+pub(crate) fn excerpt(body: &[u8]) -> String {
+    let told = serde_json::from_slice::<Value>(body).ok();
+    let words = ["msg", "message", "error_description", "error"];
+    let said = told.as_ref().and_then(|told| words.iter().find_map(|word| told.get(word)?.as_str()));
+    let text = said.map_or_else(|| String::from_utf8_lossy(body), Into::into);
+    let text: String = text.chars().filter(|c| !c.is_control()).take(400).collect();
     if text.is_empty() { "no body".to_owned() } else { text }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use Code::{
+        Aborted, DeadlineExceeded, FailedPrecondition, InvalidArgument, NotFound, PermissionDenied,
+        ResourceExhausted, Unauthenticated, Unavailable, Unknown,
+    };
+
+    const OWN: &str = r#"{"code": 1, "msg": "something is wrong"}"#;
+    const PAGE: &str = "<html>not found</html>";
+    const NO_HOST: &str = r#"{"code": 500, "msg": "No valid host was found. There are not enough hosts"}"#;
+    const QUOTA: &str = r#"{"code": 403, "msg": "Quota exceeded for vcpu"}"#;
+    const OTHER_QUOTA: &str = r#"{"code": 413, "msg": "VolumeSizeExceedsAvailableQuota"}"#;
+    const FOREIGN: &str = r#"{"error": "not found"}"#;
 
     #[test]
-    fn status_and_body_together_give_the_code() {
-        let own = br#"{"code": 1, "msg": "server not found"}"#.as_slice();
-        let page = b"<html>not found</html>".as_slice();
-        let full = br#"{"code": 500, "msg": "No valid host was found"}"#.as_slice();
-        let quota = br#"{"code": 400, "msg": "Quota exceeded for vcpu"}"#.as_slice();
-        let cases = [
-            (400, own, Code::InvalidArgument),
-            (401, own, Code::Unauthenticated),
-            (403, own, Code::PermissionDenied),
-            (404, own, Code::NotFound),
-            (404, page, Code::Unavailable),
-            (404, b"".as_slice(), Code::Unavailable),
-            (408, own, Code::DeadlineExceeded),
-            (409, own, Code::Aborted),
-            (413, own, Code::ResourceExhausted),
-            (429, own, Code::Unavailable),
-            (500, own, Code::Unavailable),
-            (500, full, Code::ResourceExhausted),
-            (400, quota, Code::ResourceExhausted),
-            (503, page, Code::Unavailable),
-            (504, page, Code::DeadlineExceeded),
-            (302, page, Code::Unknown),
+    fn purpose_status_and_body_together_give_the_code() {
+        let table: [(u16, &str, [Code; 4]); 40] = [
+            // status, body, then the code for a read, a create, a change and a delete
+            (400, OWN, [InvalidArgument; 4]),
+            (400, QUOTA, [InvalidArgument, ResourceExhausted, ResourceExhausted, InvalidArgument]),
+            (400, "", [InvalidArgument; 4]),
+            (401, OWN, [Unauthenticated; 4]),
+            (401, PAGE, [Unauthenticated; 4]),
+            (401, QUOTA, [Unauthenticated; 4]),
+            (403, OWN, [PermissionDenied; 4]),
+            (403, PAGE, [PermissionDenied; 4]),
+            (403, QUOTA, [PermissionDenied, ResourceExhausted, ResourceExhausted, PermissionDenied]),
+            (404, OWN, [NotFound, FailedPrecondition, NotFound, NotFound]),
+            (404, PAGE, [Unavailable; 4]),
+            (404, FOREIGN, [Unavailable; 4]),
+            (404, r#"{"msg": "no code"}"#, [Unavailable; 4]),
+            (404, "", [Unavailable; 4]),
+            (410, OWN, [NotFound, FailedPrecondition, NotFound, NotFound]),
+            (410, PAGE, [Unavailable; 4]),
+            (405, OWN, [InvalidArgument; 4]),
+            (406, OWN, [InvalidArgument; 4]),
+            (408, OWN, [DeadlineExceeded; 4]),
+            (409, OWN, [Aborted; 4]),
+            (409, QUOTA, [Aborted, ResourceExhausted, ResourceExhausted, Aborted]),
+            (412, OWN, [Aborted; 4]),
+            (413, OWN, [InvalidArgument, ResourceExhausted, ResourceExhausted, InvalidArgument]),
+            (413, OTHER_QUOTA, [InvalidArgument, ResourceExhausted, ResourceExhausted, InvalidArgument]),
+            (415, OWN, [InvalidArgument; 4]),
+            (422, OWN, [InvalidArgument; 4]),
+            (423, OWN, [Aborted; 4]),
+            (429, OWN, [Unavailable; 4]),
+            (429, QUOTA, [Unavailable; 4]),
+            (429, "", [Unavailable; 4]),
+            (500, OWN, [Unavailable; 4]),
+            (500, NO_HOST, [Unavailable, ResourceExhausted, ResourceExhausted, Unavailable]),
+            (500, "", [Unavailable; 4]),
+            (501, OWN, [Unavailable; 4]),
+            (502, PAGE, [Unavailable; 4]),
+            (503, PAGE, [Unavailable; 4]),
+            (504, PAGE, [DeadlineExceeded; 4]),
+            (599, PAGE, [Unavailable; 4]),
+            (302, PAGE, [Unknown; 4]),
+            (418, PAGE, [Unknown; 4]),
         ];
-        for (status, body, code) in cases {
+        for (status, body, codes) in table {
             let status = StatusCode::from_u16(status).unwrap();
-            assert_eq!(failure_of(status, body).code, code, "{status} {}", String::from_utf8_lossy(body));
+            let found = Purpose::ALL.map(|purpose| failure_of(purpose, status, body.as_bytes()).code);
+            assert_eq!(found, codes, "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn nothing_but_the_apis_own_404_means_gone() {
+        for status in 300..600 {
+            for body in [OWN, PAGE, NO_HOST, QUOTA, FOREIGN, ""] {
+                let failure =
+                    failure_of(Purpose::Read, StatusCode::from_u16(status).unwrap(), body.as_bytes());
+                let own = matches!(status, 404 | 410) && [OWN, NO_HOST, QUOTA].contains(&body);
+                assert_eq!(failure.code == NotFound, own, "{status} {body}");
+            }
         }
     }
 
     #[test]
     fn the_message_is_the_clouds_own_and_not_too_long() {
-        let failure = failure_of(StatusCode::FORBIDDEN, br#"{"code":7,"msg":"no"}"#);
-        assert_eq!(failure.message, "STACKIT answered 403: no");
-        let long = failure_of(StatusCode::FORBIDDEN, &vec![b'x'; 100_000]);
-        assert!(long.message.len() < 500);
+        let message = |body: &[u8]| failure_of(Purpose::Read, StatusCode::FORBIDDEN, body).message;
+        assert_eq!(message(br#"{"code":7,"msg":"no"}"#), "STACKIT answered 403: no");
+        assert_eq!(message(b""), "STACKIT answered 403: no body");
+        assert_eq!(message(b"\x1b[31mred\n"), "STACKIT answered 403: [31mred");
+        assert!(message(&vec![b'x'; 100_000]).len() < 500);
     }
 }

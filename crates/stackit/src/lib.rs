@@ -1,17 +1,28 @@
 //! STACKIT: a typed client of its IaaS API and the [`hostler_driver::Driver`] on top of it.
 #![forbid(unsafe_code)]
 
+mod auth;
 mod client;
 mod driver;
+mod environment;
+mod factory;
 mod failure;
+mod limit;
 mod poller;
+mod settings;
 mod spec;
+pub mod status;
 pub mod wire;
 
-pub use client::{Client, Place};
-pub use driver::{StackitDriver, StackitFactory};
-pub use failure::failure_of;
-pub use spec::{ProviderSpec, Settings};
+pub use auth::{Authorisation, KeyFlow, ServiceAccountKey};
+pub use client::{Api, ApiVersion, Client, ConsoleLines, OperationName, Place, Reboot, Surroundings};
+pub use driver::StackitDriver;
+pub use environment::{Authentication, Environment};
+pub use factory::StackitFactory;
+pub use failure::{Purpose, failure_of, is_about_capacity};
+pub use limit::Limit;
+pub use settings::{Defaults, Grant, Settings};
+pub use spec::{NetworkingSpec, ProviderSpec};
 
 /// Labels on every server of ours, as the Go provider writes them.
 pub mod labels {

@@ -85,10 +85,12 @@ impl Poller {
         self: &Arc<Self>,
         describe: impl Fn(&Server) -> Option<Change> + Send + Sync + 'static,
     ) -> Changes {
-        let poller = Arc::clone(self);
+        // Whoever listens does not keep it alive: with a replaced key it would go on asking for ever.
+        let poller = Arc::downgrade(self);
         let describe = Arc::new(describe);
         let start = (poller, describe, None::<BTreeMap<String, Server>>);
-        let batches = futures::stream::unfold(start, |(poller, describe, before)| async move {
+        let batches = futures::stream::unfold(start, |(weak, describe, before)| async move {
+            let poller = weak.upgrade()?;
             poller.pause().await;
             let after = poller.clock.now() - INTERVAL.min(Duration::from_secs(4));
             let (changes, now) = match poller.listing(after).await {
@@ -103,7 +105,7 @@ impl Poller {
                     (Vec::new(), before)
                 }
             };
-            Some((futures::stream::iter(changes), (poller, describe, now)))
+            Some((futures::stream::iter(changes), (weak, describe, now)))
         });
         Box::pin(futures::StreamExt::flatten(batches))
     }

@@ -1,11 +1,9 @@
 use crate::{
-    client::Place,
-    labels,
+    ApiVersion, Defaults, labels,
     wire::{Agent, BootVolume, CreateServer, Networking},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
-use hostler_driver::{Code, Credentials, Failure, Order};
-use secrecy::{ExposeSecret, SecretString};
+use hostler_driver::{Code, Failure, Order};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -21,7 +19,7 @@ pub struct ProviderSpec {
     pub image_id: Option<String>,
     #[serde(deserialize_with = "or_default")]
     pub labels: BTreeMap<String, String>,
-    pub networking: Option<Networking>,
+    pub networking: Option<NetworkingSpec>,
     #[serde(deserialize_with = "or_default")]
     pub allowed_addresses: Vec<String>,
     #[serde(deserialize_with = "or_default")]
@@ -37,6 +35,15 @@ pub struct ProviderSpec {
     pub service_account_mails: Vec<String>,
     pub agent: Option<Agent>,
     pub metadata: Option<Map<String, Value>>,
+}
+
+/// What the spec says about networking, be it too little or too much.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NetworkingSpec {
+    pub network_id: Option<String>,
+    #[serde(deserialize_with = "or_default")]
+    pub nic_ids: Vec<String>,
 }
 
 fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
@@ -67,32 +74,47 @@ impl ProviderSpec {
         if self.image_id.is_none() && self.boot_volume.as_ref().is_none_or(|volume| volume.source.is_none()) {
             problems.push("providerSpec.imageId: imageId or bootVolume.source is required".to_owned());
         }
-        match &self.networking {
-            None => {
-                problems.push("providerSpec.networking: is required: give networkId or nicIds".to_owned());
-            }
-            Some(networking) => match (networking.network_id.is_some(), !networking.nic_ids.is_empty()) {
-                (true, true) => problems.push(
-                    "providerSpec.networking: networkId and nicIds are mutually exclusive: give one"
-                        .to_owned(),
-                ),
-                (false, false) => problems
-                    .push("providerSpec.networking: must specify either networkId or nicIds".to_owned()),
-                _ => {}
-            },
-        }
         if !self.allowed_addresses.is_empty() {
             problems.push("providerSpec.allowedAddresses: is not supported yet: leave it out".to_owned());
         }
         problems
     }
 
-    /// The create call of an order.
-    pub fn create_call(&self, order: &Order) -> Result<CreateServer, Failure> {
-        let problems = self.problems();
+    /// Where the NICs come from: the spec, else the Secret, else for version 1 the cloud.
+    fn networking(&self, defaults: &Defaults, version: ApiVersion) -> Result<Option<Networking>, String> {
+        let spec = self.networking.as_ref();
+        let own = spec.and_then(|spec| spec.network_id.as_ref()).filter(|id| !id.is_empty());
+        let nic_ids = spec.map(|spec| spec.nic_ids.clone()).unwrap_or_default();
+        match own.or(defaults.network.as_ref().filter(|_| nic_ids.is_empty())).cloned() {
+            Some(_) if !nic_ids.is_empty() => {
+                Err("providerSpec.networking: networkId and nicIds are mutually exclusive: give one".to_owned())
+            }
+            Some(network_id) => Ok(Some(Networking::Network { network_id })),
+            None if !nic_ids.is_empty() => Ok(Some(Networking::Nics { nic_ids })),
+            None if version == ApiVersion::V1 => Ok(None),
+            None => Err(
+                "providerSpec.networking: must specify either networkId or nicIds, or the Secret a \"networkId\""
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// The create call of an order. What the spec leaves open the defaults may fill.
+    pub fn create_call(
+        &self,
+        order: &Order,
+        defaults: &Defaults,
+        version: ApiVersion,
+    ) -> Result<CreateServer, Failure> {
+        let mut problems = self.problems();
+        let networking = self.networking(defaults, version).unwrap_or_else(|problem| {
+            problems.push(problem);
+            None
+        });
         if !problems.is_empty() {
             return Err(invalid(&problems));
         }
+        let zone = self.availability_zone.as_ref().filter(|zone| !zone.is_empty());
         let mut all_labels = self.labels.clone();
         all_labels.insert(labels::MACHINE.to_owned(), order.identity.machine.clone());
         all_labels.insert(labels::MACHINE_CLASS.to_owned(), order.identity.class.clone());
@@ -103,7 +125,7 @@ impl ProviderSpec {
         Ok(CreateServer {
             name: order.identity.machine.clone(),
             machine_type: self.machine_type.clone(),
-            networking: self.networking.clone().unwrap_or_default(),
+            networking,
             image_id: self.image_id.clone(),
             labels: all_labels,
             user_data: user_data.map(|text| STANDARD.encode(text)),
@@ -115,50 +137,12 @@ impl ProviderSpec {
             volumes: self.volumes.clone(),
             security_groups: self.security_groups.clone(),
             keypair_name: self.keypair_name.clone().filter(|name| !name.is_empty()),
-            availability_zone: self.availability_zone.clone().filter(|zone| !zone.is_empty()),
+            availability_zone: zone.or(defaults.zone.as_ref()).cloned(),
             affinity_group: self.affinity_group.clone().filter(|group| !group.is_empty()),
             service_account_mails: self.service_account_mails.clone(),
             agent: self.agent.clone(),
             metadata: self.metadata.clone(),
         })
-    }
-}
-
-/// What the Secret and the spec say about where, and with which right.
-pub struct Settings {
-    pub place: Place,
-    pub token: Option<SecretString>,
-}
-
-impl Settings {
-    /// Reads the keys of either generation: `project-id` or `projectId`, `apiToken`, `region`.
-    pub fn read(credentials: &Credentials, spec: &ProviderSpec) -> Result<Self, Failure> {
-        let either = |keys: [&'static str; 2]| keys.into_iter().find(|key| credentials.has(key));
-        let mut problems = Vec::new();
-        let project = match either(["project-id", "projectId"]) {
-            Some(key) => credentials.text(key)?.expose_secret().to_owned(),
-            None => {
-                problems.push(
-                    "the Secret's key \"project-id\" is missing: add the STACKIT project's id".to_owned(),
-                );
-                String::new()
-            }
-        };
-        let region = if !spec.region.is_empty() {
-            spec.region.clone()
-        } else if credentials.has("region") {
-            // A zone such as eu01-1 names its region too.
-            let text = credentials.text("region")?;
-            text.expose_secret().split('-').next().unwrap_or_default().to_owned()
-        } else {
-            problems.push("providerSpec.region: is required, for example eu01".to_owned());
-            String::new()
-        };
-        if !problems.is_empty() {
-            return Err(invalid(&problems));
-        }
-        let token = credentials.has("apiToken").then(|| credentials.text("apiToken")).transpose()?;
-        Ok(Self { place: Place { project, region }, token })
     }
 }
 
@@ -182,7 +166,10 @@ mod tests {
         let order = order(json!({"machineType": "c2i.2", "imageId": "i", "networking": {"networkId": "n"},
             "labels": {"kubernetes.io/machine": "forged", "team": "a"}, "bootVolume": {"size": 0},
             "keypairName": null, "availabilityZone": ""}));
-        let call = ProviderSpec::parse(&order.spec).unwrap().create_call(&order).unwrap();
+        let call = ProviderSpec::parse(&order.spec)
+            .unwrap()
+            .create_call(&order, &Defaults::default(), ApiVersion::V2)
+            .unwrap();
         assert_eq!(
             serde_json::to_value(&call).unwrap(),
             json!({"name": "m-1", "machineType": "c2i.2", "imageId": "i", "networking": {"networkId": "n"},
@@ -195,7 +182,11 @@ mod tests {
     #[test]
     fn all_problems_are_named_at_once() {
         let order = order(json!({"networking": {"networkId": "n", "nicIds": ["x"]}}));
-        let failure = ProviderSpec::parse(&order.spec).unwrap().create_call(&order).err().unwrap();
+        let failure = ProviderSpec::parse(&order.spec)
+            .unwrap()
+            .create_call(&order, &Defaults::default(), ApiVersion::V2)
+            .err()
+            .unwrap();
         assert_eq!(failure.code, Code::InvalidArgument);
         for field in ["machineType", "imageId", "networking"] {
             assert!(
@@ -207,18 +198,50 @@ mod tests {
     }
 
     #[test]
-    fn settings_come_from_both_generations_of_keys() {
-        let spec = |region: &str| ProviderSpec { region: region.into(), ..ProviderSpec::default() };
-        let read = |keys: &[(&str, &str)], region: &str| {
-            let credentials = Credentials::new(keys.iter().map(|(key, value)| (*key, *value)));
-            Settings::read(&credentials, &spec(region))
-                .map(|settings| (settings.place.project, settings.place.region))
-        };
-        let place = |project: &str, region: &str| (project.to_owned(), region.to_owned());
-        assert_eq!(read(&[("project-id", "p")], "eu01").unwrap(), place("p", "eu01"));
-        assert_eq!(read(&[("projectId", "p"), ("region", "eu01-1")], "").unwrap(), place("p", "eu01"));
-        let failure = read(&[], "").unwrap_err();
-        assert!(failure.message.contains("project-id") && failure.message.contains("providerSpec.region"));
+    fn the_secret_fills_what_the_spec_leaves_open() {
+        let own = json!({"networkId": "own"});
+        let nics = json!({"nicIds": ["x"]});
+        let both = json!({"networkId": "own", "nicIds": ["x"]});
+        let table = [
+            // networking in the spec, network in the Secret, then what version 1 and version 2 get
+            (Value::Null, None, Some(Value::Null), None),
+            (json!({}), None, Some(Value::Null), None),
+            (json!({"networkId": "", "nicIds": null}), None, Some(Value::Null), None),
+            (Value::Null, Some("n"), Some(json!({"networkId": "n"})), Some(json!({"networkId": "n"}))),
+            (own.clone(), Some("n"), Some(own.clone()), Some(own.clone())),
+            (own.clone(), None, Some(own.clone()), Some(own)),
+            (nics.clone(), Some("n"), Some(nics.clone()), Some(nics)),
+            (both, None, None, None),
+        ];
+        for (networking, network, first, second) in table {
+            let order = order(json!({"machineType": "c2i.2", "imageId": "i", "networking": networking}));
+            let defaults = Defaults { network: network.map(Into::into), ..Defaults::default() };
+            let call = |version| {
+                let call = ProviderSpec::parse(&order.spec).unwrap().create_call(&order, &defaults, version);
+                call.ok().map(|call| serde_json::to_value(call).unwrap()["networking"].clone())
+            };
+            assert_eq!(
+                (call(ApiVersion::V1), call(ApiVersion::V2)),
+                (first, second),
+                "{networking} {network:?}"
+            );
+        }
+        let order = order(json!({"machineType": "c2i.2", "imageId": "i"}));
+        let spec = ProviderSpec::parse(&order.spec).unwrap();
+        let failure = spec.create_call(&order, &Defaults::default(), ApiVersion::V2).err().unwrap();
+        assert!(failure.message.contains("providerSpec.networking") && failure.message.contains("Secret"));
+    }
+
+    #[test]
+    fn the_zone_is_the_specs_before_the_secrets() {
+        let defaults = Defaults { zone: Some("eu01-1".into()), network: Some("n".into()) };
+        for (zone, expected) in [(json!("eu01-2"), "eu01-2"), (json!(""), "eu01-1"), (Value::Null, "eu01-1")]
+        {
+            let order = order(json!({"machineType": "c2i.2", "imageId": "i", "availabilityZone": zone}));
+            let spec = ProviderSpec::parse(&order.spec).unwrap();
+            let call = spec.create_call(&order, &defaults, ApiVersion::V2).ok().unwrap();
+            assert_eq!(call.availability_zone.as_deref(), Some(expected));
+        }
     }
 
     #[test]

@@ -1,0 +1,206 @@
+//! How fast a project is called. The API documents no limit; this learns it from being refused.
+
+use hostler_base::{Backoff, Chance, Clock};
+use hostler_driver::{Code, Failure};
+use jiff::Timestamp;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// Calls per second before anything was learnt, and at most.
+const FASTEST: f64 = 100.0;
+/// However often the cloud refuses, one call in this many seconds is tried.
+const SLOWEST: f64 = 0.2;
+/// How many calls may come at once after a quiet time, in seconds' worth of the rate.
+const BURST: f64 = 1.0;
+/// Whoever would have to wait longer than this is sent away instead: no worker stands still for it.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// What the cloud may ask for at most.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+/// How long to be quiet after a refusal that does not say it.
+const PAUSE: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+
+/// The calls of one project, whoever makes them. After a 429 nobody calls for as long as the cloud asks, and
+/// then at half the rate; each second of answers makes it one call per second faster again.
+pub struct Limit {
+    clock: Clock,
+    chance: Chance,
+    pace: Mutex<Pace>,
+}
+
+/// The moment a call was let through.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn(Instant);
+
+impl Limit {
+    pub fn new(clock: Clock, chance: Chance) -> Self {
+        let pace = Mutex::new(Pace::new(clock.instant()));
+        Self { clock, chance, pace }
+    }
+
+    /// Waits until it is this call's turn.
+    pub(crate) async fn turn(&self) -> Result<Turn, Failure> {
+        let wait = self.with(|pace, now| pace.reserve(now));
+        let Some(wait) = wait else {
+            return Err(Failure::new(
+                Code::Unavailable,
+                "STACKIT asks for fewer calls in this project: this one is tried again later",
+            ));
+        };
+        if !wait.is_zero() {
+            self.clock.sleep(wait).await;
+        }
+        Ok(Turn(self.clock.instant()))
+    }
+
+    /// The cloud answered 429 to the call of that turn.
+    pub(crate) fn refused(&self, turn: Turn, retry_after: Option<Duration>) {
+        self.with(|pace, now| {
+            let pause = retry_after.unwrap_or_else(|| PAUSE.delay(pace.refusals, &self.chance));
+            pace.refused(now, turn.0, pause.min(LONGEST_PAUSE));
+        });
+    }
+
+    pub(crate) fn accepted(&self) {
+        self.with(|pace, _| pace.accepted());
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Pace, Instant) -> T) -> T {
+        let now = self.clock.instant();
+        change(&mut self.pace.lock().unwrap_or_else(PoisonError::into_inner), now)
+    }
+}
+
+/// The rate and who comes when.
+struct Pace {
+    per_second: f64,
+    /// When the next call would come if all came evenly.
+    next: Instant,
+    /// When the rate was lowered last: a refusal of a call from before that is no news.
+    slowed_at: Option<Instant>,
+    /// Refusals since the last answer.
+    refusals: u32,
+}
+
+impl Pace {
+    fn new(now: Instant) -> Self {
+        Self { per_second: FASTEST, next: now, slowed_at: None, refusals: 0 }
+    }
+
+    /// How long the next call waits; nothing if that is too long, and then it has no place in the row.
+    fn reserve(&mut self, now: Instant) -> Option<Duration> {
+        // Below one call per second a burst is still one call.
+        let ahead = Duration::from_secs_f64(BURST - (1.0 / self.per_second).min(BURST));
+        let next = self.next.max(now);
+        let wait = next.saturating_duration_since(now + ahead);
+        if wait > LONGEST_WAIT {
+            return None;
+        }
+        self.next = next + Duration::from_secs_f64(1.0 / self.per_second);
+        Some(wait)
+    }
+
+    fn refused(&mut self, now: Instant, sent: Instant, pause: Duration) {
+        if self.slowed_at.is_none_or(|slowed| sent > slowed) {
+            self.per_second = (self.per_second / 2.0).max(SLOWEST);
+            self.slowed_at = Some(now);
+            self.refusals = self.refusals.saturating_add(1);
+        }
+        // After the pause they come one by one.
+        let ahead = Duration::from_secs_f64(BURST - (1.0 / self.per_second).min(BURST));
+        self.next = self.next.max(now + pause + ahead);
+    }
+
+    fn accepted(&mut self) {
+        self.refusals = 0;
+        self.per_second = (self.per_second + 1.0 / self.per_second.max(1.0)).min(FASTEST);
+    }
+}
+
+/// What a `Retry-After` header asks for: seconds, or a moment.
+pub(crate) fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
+    let value = value.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let moment = jiff::fmt::rfc2822::parse(value).ok()?.timestamp();
+    Some(Duration::try_from(moment.duration_since(now)).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_come_freely_until_the_burst_is_used_up() {
+        let now = Instant::now();
+        let mut pace = Pace::new(now);
+        let waits: Vec<Duration> = (0..150).filter_map(|_| pace.reserve(now)).collect();
+        assert!(waits[..100].iter().all(Duration::is_zero), "{waits:?}");
+        assert_eq!(waits[100], Duration::from_millis(10));
+        assert_eq!(waits[149], Duration::from_millis(500));
+        assert!(pace.reserve(now + 10 * SECOND).unwrap().is_zero());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_silences_all_and_then_they_come_one_by_one() {
+        let now = Instant::now();
+        let mut pace = Pace::new(now);
+        pace.reserve(now);
+        pace.refused(now + SECOND / 10, now, 4 * SECOND);
+        let later = now + SECOND / 10;
+        assert_eq!(pace.reserve(later), Some(4 * SECOND));
+        assert_eq!(pace.reserve(later), Some(4 * SECOND + Duration::from_millis(20)), "half the rate");
+        pace.refused(later, later, 60 * SECOND);
+        assert_eq!(pace.reserve(later), None, "too long to stand still for");
+        assert!(pace.reserve(later + 61 * SECOND).unwrap().is_zero());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_refusals_of_one_burst_are_one_lesson() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        for _ in 0..50 {
+            pace.refused(start + SECOND, start, SECOND);
+        }
+        assert!((pace.per_second - 50.0).abs() < 1e-9 && pace.refusals == 1, "{}", pace.per_second);
+        pace.refused(start + 4 * SECOND, start + 3 * SECOND, SECOND);
+        assert!((pace.per_second - 25.0).abs() < 1e-9, "{}", pace.per_second);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_rate_has_a_floor_and_comes_back() {
+        let mut now = Instant::now();
+        let mut pace = Pace::new(now);
+        for _ in 0..100 {
+            now += SECOND;
+            pace.refused(now, now, Duration::ZERO);
+        }
+        assert!((pace.per_second - SLOWEST).abs() < 1e-9);
+        for _ in 0..10_000 {
+            pace.accepted();
+        }
+        assert!((pace.per_second - FASTEST).abs() < 1e-9 && pace.refusals == 0);
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_moment() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let table = [
+            ("7", Some(7)),
+            (" 0 ", Some(0)),
+            ("Thu, 01 Jan 2026 00:00:30 GMT", Some(30)),
+            ("Wed, 31 Dec 2025 23:59:00 GMT", Some(0)),
+            ("-1", None),
+            ("soon", None),
+            ("", None),
+        ];
+        for (value, seconds) in table {
+            assert_eq!(retry_after(value, now), seconds.map(Duration::from_secs), "{value:?}");
+        }
+    }
+}
