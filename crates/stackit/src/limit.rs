@@ -42,7 +42,7 @@ impl Limit {
 
     /// Waits until it is this call's turn.
     pub(crate) async fn turn(&self) -> Result<Turn, Failure> {
-        let wait = self.with(|pace, now| pace.reserve(now));
+        let wait = self.with(Pace::reserve);
         let Some(wait) = wait else {
             return Err(Failure::new(
                 Code::Unavailable,

@@ -85,7 +85,7 @@ impl ProviderSpec {
         let spec = self.networking.as_ref();
         let own = spec.and_then(|spec| spec.network_id.as_ref()).filter(|id| !id.is_empty());
         let nic_ids = spec.map(|spec| spec.nic_ids.clone()).unwrap_or_default();
-        match own.or(defaults.network.as_ref().filter(|_| nic_ids.is_empty())).cloned() {
+        match own.or_else(|| defaults.network.as_ref().filter(|_| nic_ids.is_empty())).cloned() {
             Some(_) if !nic_ids.is_empty() => {
                 Err("providerSpec.networking: networkId and nicIds are mutually exclusive: give one".to_owned())
             }

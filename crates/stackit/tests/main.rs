@@ -1,5 +1,15 @@
-//! The driver against the simulated STACKIT.
+//! The client against small servers of the tests' own, and the driver against the simulated STACKIT.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "main/auth.rs"]
+mod auth;
 #[path = "main/driver.rs"]
 mod driver;
+#[path = "main/endpoints.rs"]
+mod endpoints;
+#[path = "main/factory.rs"]
+mod factory;
+#[path = "main/sending.rs"]
+mod sending;
+#[path = "main/stage.rs"]
+mod stage;

@@ -75,7 +75,7 @@ struct Expiry {
 impl KeyFlow {
     /// Tokens come from `url`, else from where the key says, else from STACKIT.
     pub fn new(surroundings: Surroundings, key: ServiceAccountKey, url: Option<&str>) -> Self {
-        let url = url.or(key.token_endpoint()).unwrap_or(TOKEN_URL).to_owned();
+        let url = url.or_else(|| key.token_endpoint()).unwrap_or(TOKEN_URL).to_owned();
         Self { key, url, surroundings, held: Mutex::default(), flights: AtomicU64::new(0) }
     }
 

@@ -1,0 +1,132 @@
+use crate::stage::{Answer, PROJECT, Stage};
+use futures::StreamExt;
+use hostler_driver::{Code, Credentials, Driver, DriverFactory, Identity, Scope};
+use hostler_stackit::{Authentication, Environment, StackitFactory};
+use serde_json::{Value, json};
+use std::{sync::Arc, time::Duration};
+
+fn factory(stage: &Stage) -> StackitFactory {
+    let environment = Environment {
+        endpoint: Some("https://iaas.example".into()),
+        authentication: Authentication::Required,
+        ..Environment::default()
+    };
+    StackitFactory::with_environment(stage.surroundings(), environment)
+}
+
+fn spec() -> Value {
+    json!({"region": "eu01", "machineType": "c2i.2", "imageId": PROJECT})
+}
+
+fn secret(token: &str) -> Credentials {
+    Credentials::new([("project-id", PROJECT), ("apiToken", token)])
+}
+
+async fn look(driver: &Arc<dyn Driver>) -> Result<(), hostler_driver::Failure> {
+    let identity = Identity { domain: "d".into(), machine: "m".into(), class: "c".into() };
+    driver.find(&identity, None).await.map(drop)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rotated_secret_is_used_on_the_next_call() {
+    let stage = Stage::new();
+    let factory = factory(&stage);
+    let old = factory.driver(&secret("old"), &spec()).unwrap();
+    look(&old).await.unwrap();
+    let new = factory.driver(&secret("new"), &spec()).unwrap();
+    look(&new).await.unwrap();
+    look(&old).await.unwrap();
+    let sent: Vec<String> = stage.take().into_iter().filter_map(|seen| seen.authorization).collect();
+    assert_eq!(sent, ["Bearer old", "Bearer new", "Bearer old"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_secret_works_at_once_when_corrected() {
+    let stage = Stage::new();
+    let factory = factory(&stage);
+    let key = |text: &str| Credentials::new([("project-id", PROJECT), ("serviceaccount.json", text)]);
+    for _ in 0..2 {
+        assert_eq!(factory.driver(&key("{"), &spec()).err().unwrap().code, Code::InvalidArgument);
+        assert_eq!(factory.driver(&key("{}"), &spec()).err().unwrap().code, Code::Internal);
+    }
+    let whole = crate::auth::key_file().to_string();
+    factory.driver(&key(&whole), &spec()).unwrap();
+    assert_eq!(factory.driver(&key("{"), &spec()).err().unwrap().code, Code::InvalidArgument);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_concern_the_cloud_makes_no_new_driver() {
+    let stage = Stage::new();
+    let factory = factory(&stage);
+    let with = |user_data: &str| {
+        let keys = [("project-id", PROJECT), ("apiToken", "t"), ("userData", user_data)];
+        factory.driver(&Credentials::new(keys), &spec()).unwrap()
+    };
+    assert!(Arc::ptr_eq(&with("a"), &with("b")));
+    let other_class = json!({"region": "eu01", "machineType": "c2i.4", "imageId": PROJECT});
+    assert!(Arc::ptr_eq(&with("a"), &factory.driver(&secret("t"), &other_class).unwrap()));
+    let elsewhere = json!({"region": "eu02", "machineType": "c2i.2", "imageId": PROJECT});
+    assert!(!Arc::ptr_eq(&with("a"), &factory.driver(&secret("t"), &elsewhere).unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_list_serves_all_secrets_with_the_same_right() {
+    let stage = Stage::new();
+    let factory = factory(&stage);
+    let zone = |zone: &str| {
+        let keys = [("project-id", PROJECT), ("apiToken", "t"), ("region", zone)];
+        factory.driver(&Credentials::new(keys), &spec()).unwrap()
+    };
+    let (one, two) = (zone("eu01-1"), zone("eu01-2"));
+    assert!(!Arc::ptr_eq(&one, &two));
+    for driver in [&one, &two] {
+        driver.list(&Scope::Domain("d".into()), None).await.unwrap();
+    }
+    assert_eq!(stage.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_keys_of_a_project_share_its_limit_and_other_projects_do_not() {
+    let stage = Stage::new();
+    let factory = factory(&stage);
+    let one = factory.driver(&secret("one"), &spec()).unwrap();
+    let two = factory.driver(&secret("two"), &spec()).unwrap();
+    let keys = [("project-id", "22222222-2222-4333-8444-555555555555"), ("apiToken", "one")];
+    let other = factory.driver(&Credentials::new(keys), &spec()).unwrap();
+    stage.will([Answer::Raw(429, vec![("retry-after", "60".into())], "")]);
+    assert_eq!(look(&one).await.unwrap_err().code, Code::Unavailable);
+    assert_eq!(look(&two).await.unwrap_err().code, Code::Unavailable);
+    assert_eq!(stage.count(), 1, "the second did not call");
+    look(&other).await.unwrap();
+    stage.clock.sleep(Duration::from_secs(60)).await;
+    look(&two).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_key_is_not_used_for_ever() {
+    let stage = Stage::new();
+    let factory = factory(&stage);
+    let mut changes = factory.driver(&secret("old"), &spec()).unwrap().changes();
+    let ended = tokio::spawn(async move { while changes.next().await.is_some() {} });
+    for _ in 0..40 {
+        factory.driver(&secret("new"), &spec()).unwrap();
+        stage.clock.sleep(Duration::from_secs(60)).await;
+    }
+    // Something new has to be asked for, so that somebody tidies up.
+    factory.driver(&secret("newer"), &spec()).unwrap();
+    ended.await.unwrap();
+    stage.take();
+    stage.clock.sleep(Duration::from_secs(600)).await;
+    assert_eq!(stage.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_missing_is_told_before_any_call() {
+    let stage = Stage::new();
+    let failure = factory(&stage).driver(&Credentials::default(), &json!({})).err().unwrap();
+    assert_eq!(failure.code, Code::InvalidArgument);
+    for part in ["project-id", "serviceaccount.json", "providerSpec.region"] {
+        assert!(failure.message.contains(part), "{failure}");
+    }
+    assert_eq!(stage.count(), 0);
+}
