@@ -162,9 +162,13 @@ mod tests {
     use super::*;
     use hostler_base::{Chance, Clock, transport};
 
+    type Keys<'a> = &'a [(&'a str, &'a str)];
+    /// Project, region, zone and network.
+    type Read<'a> = (&'a str, &'a str, Option<&'a str>, Option<&'a str>);
+
     const PROJECT: &str = "11111111-2222-4333-8444-555555555555";
 
-    fn settings(keys: &[(&str, &str)], region: &str, environment: &Environment) -> Result<Settings, Failure> {
+    fn settings(keys: Keys<'_>, region: &str, environment: &Environment) -> Result<Settings, Failure> {
         let credentials = Credentials::new(keys.iter().map(|(key, value)| (*key, *value)));
         let spec = ProviderSpec { region: region.into(), ..ProviderSpec::default() };
         Settings::read(&credentials, &spec, environment)
@@ -176,7 +180,7 @@ mod tests {
 
     #[test]
     fn every_key_is_read_in_both_spellings() {
-        let table: [(&[(&str, &str)], &str, (&str, &str, Option<&str>, Option<&str>)); 9] = [
+        let table: [(Keys<'_>, &str, Read<'_>); 9] = [
             (&[("project-id", "p")], "eu01", ("p", "eu01", None, None)),
             (&[("projectId", "p")], "eu01", ("p", "eu01", None, None)),
             (&[("project-id", "new"), ("projectId", "old")], "eu01", ("new", "eu01", None, None)),
@@ -220,7 +224,7 @@ mod tests {
         let (token, mail) = ((TOKEN, "t\n"), (MAIL, "a@b"));
         let required = Environment::default();
         let given = Environment::simulated("");
-        let table: [(&Environment, &[(&str, &str)], Option<&str>); 11] = [
+        let table: [(&Environment, Keys<'_>, Option<&str>); 11] = [
             (&required, &[new, old, token], Some("serviceaccount.json {1} -")),
             (&required, &[old, mail], Some("serviceAccountKey {2} a@b")),
             (&required, &[token], Some("token t")),

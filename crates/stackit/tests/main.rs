@@ -1,5 +1,5 @@
 //! The client against small servers of the tests' own, and the driver against the simulated STACKIT.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 #[path = "main/auth.rs"]
 mod auth;
