@@ -8,8 +8,10 @@ use hostler_controller::{
     Election, Fence, Health, LeaseOptions, Led, Metrics, Rate, StackOptions, kube_client, stack,
 };
 use hostler_gardener::Parts;
-use hostler_stackit::StackitFactory;
+use hostler_stackit::{Environment, StackitFactory, Surroundings};
 use std::{
+    env,
+    ffi::OsString,
     fs,
     net::{IpAddr, SocketAddr},
     path::Path,
@@ -61,18 +63,11 @@ pub struct Options {
     /// Calls that may come at once.
     #[arg(long, default_value_t = 30, value_name = "CALLS")]
     kube_api_burst: u32,
-    /// Where STACKIT's IaaS API is.
-    #[arg(
-        long,
-        env = "STACKIT_IAAS_ENDPOINT",
-        default_value = "https://iaas.api.stackit.cloud",
-        value_name = "URL"
-    )]
-    stackit_iaas_endpoint: String,
 }
 
 pub async fn run(options: Options) -> anyhow::Result<()> {
     options.check()?;
+    let environment = environment()?;
     let mut signals = StopSignals::listen()?;
     let (clock, chance, metrics) = (Clock::system(), Chance::from_entropy(), Metrics::new());
     let (control, target) = clusters(&options).await?;
@@ -94,11 +89,13 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let timeout = options.leader_elect_renew_deadline.0;
     let cloud = StackOptions { rate: None, timeout, ..stacked("stackit") };
     let cloud = stack(web::transport()?, &cloud);
+    let surroundings =
+        Surroundings { transport: cloud, clock: clock.clone(), chance: chance.split("stackit") };
     let parts = Parts {
         control: kube_client(control, &stacked("control"), &options.namespace),
         namespace: options.namespace.clone(),
         target: kube_client(target, &stacked("target"), "default"),
-        drivers: Arc::new(StackitFactory::new(cloud, &options.stackit_iaas_endpoint, clock.clone())),
+        drivers: Arc::new(StackitFactory::with_environment(surroundings, environment)),
         clock,
         chance,
         metrics,
@@ -211,6 +208,13 @@ async fn cluster(flag: &str, file: &str) -> anyhow::Result<Transport> {
         kubeconfig::cluster(Path::new(file)).await
     };
     config.and_then(kubeconfig::transport).with_context(|| flag.to_owned())
+}
+
+/// What the variables say about STACKIT. One that is no text cannot be one of them.
+fn environment() -> anyhow::Result<Environment> {
+    let text =
+        |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    Ok(Environment::read(&env::vars_os().filter_map(text).collect())?)
 }
 
 /// Unique among all instances, also over restarts.

@@ -114,7 +114,7 @@ async fn a_replaced_key_is_not_used_for_ever() {
     }
     // Something new has to be asked for, so that somebody tidies up.
     factory.driver(&secret("newer"), &spec()).unwrap();
-    ended.await.unwrap();
+    tokio::time::timeout(Duration::from_secs(3600), ended).await.unwrap().unwrap();
     stage.take();
     stage.clock.sleep(Duration::from_secs(600)).await;
     assert_eq!(stage.count(), 0);
