@@ -16,7 +16,7 @@ const SLOWEST: f64 = 0.2;
 /// How many calls may come at once after a quiet time, in seconds' worth of the rate.
 const BURST: f64 = 1.0;
 /// Whoever would have to wait longer than this is sent away instead: no worker stands still for it.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
 /// What the cloud may ask for at most.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 /// How long to be quiet after a refusal that does not say it.

@@ -1,4 +1,4 @@
-use crate::stage::{client, surroundings};
+use crate::stage::{PROJECT, REGION, client, surroundings};
 use axum::{
     Json, Router,
     extract::State,
@@ -9,8 +9,8 @@ use axum::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use futures::future::join_all;
 use hostler_base::{Clock, transport};
-use hostler_driver::Code;
-use hostler_stackit::{ApiVersion, Client, Environment, Grant};
+use hostler_driver::{Attempt, Code, Credentials, DriverFactory, Identity, Order};
+use hostler_stackit::{ApiVersion, Client, Environment, Grant, StackitFactory, Surroundings};
 use jiff::Timestamp;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use serde_json::{Value, json};
@@ -53,6 +53,9 @@ struct Inner {
     trouble: Option<(u16, &'static str)>,
     token_delay: Duration,
     opaque: bool,
+    /// Keys that get no token any more.
+    revoked: BTreeSet<String>,
+    created: u32,
     /// Each call is answered this much later than the one before.
     stagger: Duration,
     /// Tokens are given out but never taken.
@@ -69,13 +72,17 @@ impl Cloud {
         change(&mut self.state.lock().unwrap())
     }
 
-    fn client_of(&self, grant: &Grant, environment: &Environment) -> Client {
+    fn surroundings(&self) -> Surroundings {
         let router = Router::new()
             .route("/v2/projects/{project}/regions/{region}/servers", get(list).post(create))
             .route("/{*path}", post(token))
             .with_state(self.clone());
         let transport = transport::from_service(router.into_service::<hostler_base::Body>());
-        let surroundings = surroundings(transport, &self.clock);
+        surroundings(transport, &self.clock)
+    }
+
+    fn client_of(&self, grant: &Grant, environment: &Environment) -> Client {
+        let surroundings = self.surroundings();
         let authorisation = grant.authorisation(environment, &surroundings).unwrap();
         client(surroundings, ApiVersion::V2, authorisation)
     }
@@ -102,12 +109,17 @@ async fn token(
     assert_eq!(headers[header::CONTENT_TYPE], "application/x-www-form-urlencoded");
     let pairs = body.split('&').map(|pair| pair.split_once('=').unwrap());
     let form = pairs.map(|(name, value)| (name.to_owned(), value.replace("%3A", ":"))).collect();
+    let form: BTreeMap<String, String> = form;
+    let kid = jsonwebtoken::decode_header(&form["assertion"]).unwrap().kid.unwrap();
     let delay = cloud.with(|inner| {
         inner.forms.push(form);
         inner.token_paths.push(uri.to_string());
         inner.token_delay
     });
     cloud.clock.sleep(delay).await;
+    if cloud.with(|inner| inner.revoked.contains(&kid)) {
+        return (StatusCode::BAD_REQUEST, "kid not found").into_response();
+    }
     if let Some((status, body)) = cloud.with(|inner| inner.trouble) {
         return (StatusCode::from_u16(status).unwrap(), body).into_response();
     }
@@ -152,7 +164,10 @@ async fn create(State(cloud): State<Cloud>, headers: HeaderMap) -> Response {
     let delay = cloud.with(|inner| inner.stagger * u32::try_from(inner.calls.len()).unwrap());
     cloud.clock.sleep(delay).await;
     match admitted {
-        Ok(()) => (StatusCode::CREATED, Json(json!({"id": "s", "name": "m"}))).into_response(),
+        Ok(()) => {
+            cloud.with(|inner| inner.created += 1);
+            (StatusCode::CREATED, Json(json!({"id": "s", "name": "m"}))).into_response()
+        }
         Err(refusal) => *refusal,
     }
 }
@@ -412,6 +427,48 @@ async fn keys_are_read_in_all_their_forms() {
         let claims: Value = jsonwebtoken::dangerous::insecure_decode_claims(&assertion).unwrap();
         assert_eq!(claims["iss"], mail.unwrap_or("node@sa.stackit.cloud"));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_replaced_in_the_middle_of_a_hundred_creates() {
+    let cloud = Cloud::new();
+    cloud.with(|inner| inner.stagger = Duration::from_millis(20));
+    let secret = |kid: &str| {
+        let mut file = key_file();
+        file["credentials"]["kid"] = json!(kid);
+        Credentials::new([("project-id", PROJECT.to_owned()), ("serviceaccount.json", file.to_string())])
+    };
+    let factory = StackitFactory::with_environment(cloud.surroundings(), Environment::simulated(""));
+    let current = Mutex::new(secret("kid-1"));
+    let spec =
+        json!({"region": REGION, "machineType": "c2i.2", "imageId": "i", "networking": {"networkId": "n"}});
+    let create = async |number: u32| {
+        cloud.clock.sleep(Duration::from_millis(10) * number).await;
+        let identity = Identity { domain: "d".into(), machine: format!("m-{number}"), class: "c".into() };
+        let order = Order { identity, attempt: Attempt("a".into()), spec: spec.clone(), user_data: None };
+        loop {
+            let credentials = current.lock().unwrap().clone();
+            match factory.driver(&credentials, &spec).unwrap().create(&order).await {
+                Ok(_) => return,
+                // Who is refused has made nothing and comes again.
+                Err(failure) => assert_eq!(failure.code, Code::Unauthenticated, "{failure}"),
+            }
+            cloud.clock.sleep(Duration::from_secs(5)).await;
+        }
+    };
+    let rotate = async {
+        cloud.clock.sleep(Duration::from_millis(500)).await;
+        cloud.with(|inner| {
+            inner.revoked.insert("kid-1".into());
+            inner.valid.clear();
+        });
+        cloud.clock.sleep(Duration::from_millis(200)).await;
+        *current.lock().unwrap() = secret("kid-2");
+    };
+    futures::join!(join_all((0..100).map(create)), rotate);
+    let (created, asked) = cloud.with(|inner| (inner.created, inner.calls.len()));
+    assert_eq!(created, 100);
+    assert!(asked > 100, "some met the old key's end");
 }
 
 fn wrapped(text: &str) -> String {

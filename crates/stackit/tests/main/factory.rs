@@ -1,6 +1,6 @@
 use crate::stage::{Answer, PROJECT, Stage};
 use futures::StreamExt;
-use hostler_driver::{Code, Credentials, Driver, DriverFactory, Identity, Scope};
+use hostler_driver::{Attempt, Code, Credentials, Driver, DriverFactory, Identity, Order, Scope, UserData};
 use hostler_stackit::{Authentication, Environment, StackitFactory};
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
@@ -129,4 +129,32 @@ async fn what_is_missing_is_told_before_any_call() {
         assert!(failure.message.contains(part), "{failure}");
     }
     assert_eq!(stage.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_environment_says_reaches_the_calls() {
+    let stage = Stage::new();
+    let variables = [
+        ("STACKIT_API_ENDPOINT", "http://mock.example:8080/"),
+        ("STACKIT_NO_AUTH", "true"),
+        ("STACKIT_PROJECT_ID", PROJECT),
+        ("STACKIT_IAAS_API_VERSION", "v1"),
+    ];
+    let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let environment = Environment::read(&variables).unwrap();
+    let factory = StackitFactory::with_environment(stage.surroundings(), environment);
+    let credentials = Credentials::new([("region", "eu01-2"), ("serviceaccount.json", "not even JSON")]);
+    let spec = json!({"machineType": "c2i.2", "imageId": PROJECT});
+    let driver = factory.driver(&credentials, &spec).unwrap();
+    assert_eq!(driver.place(), format!("project {PROJECT} region eu01"));
+    stage.will([Answer::Json(201, json!({"id": "s", "name": "m", "status": "CREATING"}))]);
+    let identity = Identity { domain: "d".into(), machine: "m".into(), class: "c".into() };
+    let order = Order { identity, attempt: Attempt("a".into()), spec, user_data: Some(UserData::new("x")) };
+    driver.create(&order).await.unwrap();
+    let seen = stage.take();
+    assert_eq!(seen[0].line(), format!("POST http://mock.example:8080/v1/projects/{PROJECT}/servers"));
+    assert_eq!(seen[0].authorization, None);
+    let body: Value = serde_json::from_slice(&seen[0].body).unwrap();
+    assert_eq!((&body["availabilityZone"], &body["networking"]), (&json!("eu01-2"), &Value::Null));
+    assert_eq!(body["userData"], "eA==");
 }
