@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use hostler_base::Clock;
 use hostler_driver::{
     Address, AddressKind, Attempt, Change, Changes, Code, Deletion, Driver, Evidence, Failure, Finding,
-    Found, How, Identity, Machine, Marks, Order, ProviderId, Recognition, Scope, Settled, Snapshot,
+    Found, How, Identity, Machine, Marks, Order, ProviderId, Recognition, Scope, Settled, Snapshot, State,
 };
 use jiff::Timestamp;
 use std::{sync::Arc, time::Duration};
@@ -128,10 +128,13 @@ impl Driver for StackitDriver {
         match status::progress(&machine.state) {
             Progress::Done => Ok(Settled::Done(Box::new(machine.clone()))),
             Progress::Waiting => Ok(Settled::Waiting(format!("the server is {}", machine.raw_state))),
-            Progress::Failed(code) => Err(Failure::new(
-                code,
-                format!("the server {} is {}", machine.provider_id, machine.raw_state),
-            )),
+            Progress::Failed(code) => {
+                let reason = match &machine.state {
+                    State::Failed { message } => message,
+                    _ => &machine.raw_state,
+                };
+                Err(Failure::new(code, format!("the server {} failed: {reason}", machine.provider_id)))
+            }
             Progress::Absent => {
                 Err(Failure::new(Code::NotFound, format!("the server {} is gone", machine.provider_id)))
             }

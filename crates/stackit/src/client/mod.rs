@@ -190,11 +190,11 @@ impl Client {
         // What the cloud's support asks for. It is another one each time, so it is in no message.
         let (request, trace) = (text(&head.headers, "x-request-id"), text(&head.headers, "x-trace-id"));
         if head.status.is_success() {
-            tracing::debug!(%method, target, request, trace, status = head.status.as_u16(), "STACKIT answered");
+            tracing::debug!(%method, path = target, request, trace, status = head.status.as_u16(), "STACKIT answered");
             return (outcome, Attempted { result: Ok(body), retry_after: None });
         }
         let failure = failure_of(call.purpose, head.status, &body);
-        tracing::info!(%method, target, request, trace, %failure, "STACKIT refused a call");
+        tracing::info!(%method, path = target, request, trace, %failure, "STACKIT refused a call");
         let now = self.0.surroundings.clock.now();
         let retry_after = (head.status == StatusCode::TOO_MANY_REQUESTS)
             .then(|| text(&head.headers, header::RETRY_AFTER.as_str()))

@@ -1,6 +1,8 @@
 use crate::stage::{Answer, PROJECT, Stage};
 use futures::StreamExt;
-use hostler_driver::{Attempt, Code, Credentials, Driver, DriverFactory, Identity, Order, Scope, UserData};
+use hostler_driver::{
+    Attempt, Code, Credentials, Driver, DriverFactory, Identity, Order, ProviderId, Scope, Settled, UserData,
+};
 use hostler_stackit::{Authentication, Environment, StackitFactory};
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
@@ -157,4 +159,41 @@ async fn what_the_environment_says_reaches_the_calls() {
     let body: Value = serde_json::from_slice(&seen[0].body).unwrap();
     assert_eq!((&body["availabilityZone"], &body["networking"]), (&json!("eu01-2"), &Value::Null));
     assert_eq!(body["userData"], "eA==");
+}
+
+#[tokio::test(start_paused = true)]
+async fn settling_answers_as_the_table_of_statuses_says() {
+    let stage = Stage::new();
+    let driver = factory(&stage).driver(&secret("t"), &spec()).unwrap();
+    let identity = Identity { domain: String::new(), machine: "m".into(), class: "c".into() };
+    let id = ProviderId::stackit(PROJECT, "s").unwrap();
+    let attempt = Attempt("a".into());
+    let order = Order { identity: identity.clone(), attempt, spec: spec(), user_data: None };
+    let labels = json!({"kubernetes.io/machine": "m", "kubernetes.io/machineclass": "c"});
+    let table = [
+        ("ACTIVE", "done"),
+        ("CREATING", "waiting: the server is CREATING"),
+        ("ERROR", "ResourceExhausted: No valid host was found"),
+        ("DELETED", "NotFound: gone"),
+    ];
+    for (status, expected) in table {
+        let message = "No valid host was found";
+        let server =
+            json!({"id": "s", "name": "m", "status": status, "errorMessage": message, "labels": labels});
+        stage.will([Answer::Json(200, server)]);
+        let found = driver.find(&identity, Some(&id)).await.unwrap().found;
+        let answer = match driver.settle(&order, &found.machines()[0]).await {
+            Ok(Settled::Done(_)) => "done".to_owned(),
+            Ok(Settled::Did(what)) => format!("did: {what}"),
+            Ok(Settled::Waiting(what)) => format!("waiting: {what}"),
+            Err(failure) => failure.to_string(),
+        };
+        let (start, end) = expected.split_once(": ").unwrap_or((expected, ""));
+        assert!(answer.starts_with(start) && answer.ends_with(end), "{status}: {answer}");
+    }
+    // One that is being deleted takes no second call.
+    stage.take();
+    stage.will([Answer::Json(200, json!({"id": "s", "name": "m", "status": "DELETING", "labels": labels}))]);
+    driver.delete(&identity, &id).await.unwrap();
+    assert_eq!(stage.take().len(), 1);
 }
