@@ -31,7 +31,8 @@ impl Proxy {
     }
 }
 
-async fn accept(listener: TcpListener, to: Transport) {
+/// Serves whoever connects, for ever.
+pub(crate) async fn accept(listener: TcpListener, to: Transport) {
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}

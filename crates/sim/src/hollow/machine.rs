@@ -8,7 +8,7 @@ use hostler_base::Clock;
 use jiff::Timestamp;
 use k8s_openapi::api::{
     coordination::v1::Lease,
-    core::v1::{Node, Pod},
+    core::v1::{Node, Pod, Secret},
 };
 use kube::{
     Api, Client, ResourceExt,
@@ -75,8 +75,15 @@ impl Machine {
         if self.spec.never_joins {
             return pending().await;
         }
-        while let Err(error) = self.register().await {
-            self.complain("register", &error);
+        loop {
+            match self.may_join().await {
+                Ok(true) => match self.register().await {
+                    Ok(()) => break,
+                    Err(error) => self.complain("register", &error),
+                },
+                Ok(false) => tracing::debug!(node = %self.spec.name, "the bootstrap token is not valid"),
+                Err(error) => self.complain("look for its bootstrap token", &error),
+            }
             self.clock.sleep(RETRY).await;
         }
         let changed = self.pods.changed(&self.spec.name);
@@ -135,6 +142,17 @@ impl Machine {
             self.complain(what, &error);
             self.clock.instant() + RETRY
         })
+    }
+
+    /// Whether the machine's bootstrap token, if it needs one, is valid at this moment.
+    async fn may_join(&self) -> Result<bool, kube::Error> {
+        let Some((id, secret)) = self.spec.bootstrap_token.as_ref().and_then(|token| token.split_once('.'))
+        else {
+            return Ok(true);
+        };
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), "kube-system");
+        let known = secrets.get_opt(&format!("bootstrap-token-{id}")).await?;
+        Ok(known.is_some_and(|known| is_valid_token(&known, id, secret, self.clock.now())))
     }
 
     async fn register(&mut self) -> Result<(), kube::Error> {
@@ -258,6 +276,18 @@ impl Machine {
     fn complain(&self, what: &str, error: &kube::Error) {
         tracing::debug!(node = self.spec.name, %error, "a hollow node failed to {what}");
     }
+}
+
+/// As the API server's token authenticator sees it.
+fn is_valid_token(known: &Secret, id: &str, secret: &str, now: Timestamp) -> bool {
+    let data = known.data.as_ref();
+    let field = |name: &str| data.and_then(|data| data.get(name)).and_then(|value| str::from_utf8(&value.0).ok());
+    let expired = field("expiration").is_some_and(|text| text.parse().is_ok_and(|at: Timestamp| at <= now));
+    known.type_.as_deref() == Some("bootstrap.kubernetes.io/token")
+        && field("token-id") == Some(id)
+        && field("token-secret") == Some(secret)
+        && field("usage-bootstrap-authentication") == Some("true")
+        && !expired
 }
 
 /// A delay within one period that depends on nothing but the name.

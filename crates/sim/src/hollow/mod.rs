@@ -49,6 +49,8 @@ pub struct MachineSpec {
     pub ready_time: Duration,
     /// A machine that runs but whose node never appears.
     pub never_joins: bool,
+    /// The node registers only once this token, `id.secret`, is valid in kube-system. Without one it needs none.
+    pub bootstrap_token: Option<String>,
 }
 
 impl MachineSpec {
@@ -64,6 +66,7 @@ impl MachineSpec {
             boot_time: Duration::from_secs(20),
             ready_time: Duration::from_secs(2),
             never_joins: false,
+            bootstrap_token: None,
         }
     }
 }
