@@ -12,6 +12,8 @@ mod hollow;
 mod incarnations;
 #[path = "main/repeatable.rs"]
 mod repeatable;
+#[path = "main/stackit/mod.rs"]
+mod stackit;
 #[path = "main/start.rs"]
 mod start;
 #[path = "main/sweeps.rs"]

@@ -281,7 +281,8 @@ impl Machine {
 /// As the API server's token authenticator sees it.
 fn is_valid_token(known: &Secret, id: &str, secret: &str, now: Timestamp) -> bool {
     let data = known.data.as_ref();
-    let field = |name: &str| data.and_then(|data| data.get(name)).and_then(|value| str::from_utf8(&value.0).ok());
+    let field =
+        |name: &str| data.and_then(|data| data.get(name)).and_then(|value| str::from_utf8(&value.0).ok());
     let expired = field("expiration").is_some_and(|text| text.parse().is_ok_and(|at: Timestamp| at <= now));
     known.type_.as_deref() == Some("bootstrap.kubernetes.io/token")
         && field("token-id") == Some(id)

@@ -74,9 +74,9 @@ fn outcome(cloud: &Stackit, method: &Method, path: &str, body: &[u8]) -> Outcome
             cloud.lock().calls.clear();
             done()
         }
-        ("GET", ["state"]) => found(
-            json!({"servers": cloud.servers(), "volumes": cloud.volumes(), "nics": cloud.nics()}),
-        ),
+        ("GET", ["state"]) => {
+            found(json!({"servers": cloud.servers(), "volumes": cloud.volumes(), "nics": cloud.nics()}))
+        }
         ("POST", ["servers", id, "fail"]) => {
             let message = body["message"].as_str().unwrap_or("the server was told to fail");
             if cloud.fail_server(id, message) { done() } else { Err(Refusal::missing("server", id)) }

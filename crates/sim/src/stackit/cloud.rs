@@ -158,7 +158,10 @@ impl Cloud {
 
     /// Where a server is.
     pub(super) fn place_of(&self, id: &str) -> Option<Place> {
-        self.estates.iter().find(|(_, estate)| estate.servers.contains_key(id)).map(|(place, _)| place.clone())
+        self.estates
+            .iter()
+            .find(|(_, estate)| estate.servers.contains_key(id))
+            .map(|(place, _)| place.clone())
     }
 }
 

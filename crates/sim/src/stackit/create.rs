@@ -2,9 +2,7 @@
 
 use super::{
     answer::{Outcome, Refusal, answer},
-    check::{
-        Checked, Fields, is_generic_name, is_keypair_name, is_mail, is_server_name, is_uuid, wrong,
-    },
+    check::{Checked, Fields, is_generic_name, is_keypair_name, is_mail, is_server_name, is_uuid, wrong},
     cloud::Desk,
     dispatch::Call,
     life::Status,

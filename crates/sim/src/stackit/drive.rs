@@ -94,9 +94,8 @@ fn bootstrap_token(text: &str) -> Option<String> {
         part.len() == length && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
     };
     let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '.');
-    let word = words.find(|word| {
-        word.split_once('.').is_some_and(|(id, secret)| plain(id, 6) && plain(secret, 16))
-    })?;
+    let word = words
+        .find(|word| word.split_once('.').is_some_and(|(id, secret)| plain(id, 6) && plain(secret, 16)))?;
     Some(word.to_owned())
 }
 

@@ -179,8 +179,9 @@ mod tests {
 
     #[test]
     fn faults_are_read_from_text() {
-        let fault: Fault =
-            "CreateServer about=m-* status=429 retryAfter=7 skip=1 times=2 message=slow_down".parse().unwrap();
+        let fault: Fault = "CreateServer about=m-* status=429 retryAfter=7 skip=1 times=2 message=slow_down"
+            .parse()
+            .unwrap();
         let mut expected = Fault::on("CreateServer").status(429).times(2);
         expected.about = Some("m-*".to_owned());
         expected.retry_after = Some(7);

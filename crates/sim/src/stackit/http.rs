@@ -58,8 +58,8 @@ async fn serve(State(cloud): State<Stackit>, request: Request) -> Response {
 fn read(method: &Method, path: &str, query: &str, body: &Bytes) -> Result<Call, Refusal> {
     let is_token = method == Method::POST && path.trim_matches('/') == "token";
     let target = if is_token { Some(token_target()) } else { target(method, path) };
-    let target =
-        target.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, format!("{method} {path} leads nowhere")))?;
+    let target = target
+        .ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, format!("{method} {path} leads nowhere")))?;
     let query = pairs(query).ok_or_else(|| Refusal::bad("the query cannot be read"))?;
     let body = if is_token || body.is_empty() {
         None

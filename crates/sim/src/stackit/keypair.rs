@@ -66,7 +66,13 @@ impl Cloud {
         self.keypairs.get_mut(name).ok_or_else(|| Refusal::missing("keypair", name))
     }
 
-    fn put_keypair(&mut self, name: &str, public_key: String, labels: BTreeMap<String, String>, now: Timestamp) {
+    fn put_keypair(
+        &mut self,
+        name: &str,
+        public_key: String,
+        labels: BTreeMap<String, String>,
+        now: Timestamp,
+    ) {
         let keypair = Keypair { public_key, labels, created_at: now, updated_at: now };
         self.keypairs.insert(name.to_owned(), keypair);
     }

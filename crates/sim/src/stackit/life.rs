@@ -119,9 +119,9 @@ mod tests {
             (Deallocated, Order::Resize, None),
         ];
         for (from, order, expected) in cases {
-            let way = from.ordered(order).map(|at_once| {
-                (at_once.name(), at_once.next(from).map(Status::name).unwrap_or_default())
-            });
+            let way = from
+                .ordered(order)
+                .map(|at_once| (at_once.name(), at_once.next(from).map(Status::name).unwrap_or_default()));
             assert_eq!(way, expected, "{from:?} {order:?}");
         }
     }

@@ -284,7 +284,8 @@ impl Desk<'_> {
         if used.saturating_add(more) <= limit {
             return Ok(());
         }
-        let message = format!("Quota exceeded for {quota}: {used} of {limit} are used, {more} more are needed");
+        let message =
+            format!("Quota exceeded for {quota}: {used} of {limit} are used, {more} more are needed");
         Err(Refusal::new(status, message))
     }
 }

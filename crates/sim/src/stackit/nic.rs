@@ -3,8 +3,7 @@
 use super::{
     answer::{Outcome, Refusal, accepted, answer, done, found, items},
     check::{
-        Checked, Fields, change_labels, is_address_or_cidr, is_description, is_generic_name, is_uuid,
-        path_id,
+        Checked, Fields, change_labels, is_address_or_cidr, is_description, is_generic_name, is_uuid, path_id,
     },
     cloud::Desk,
     create::Networking,
@@ -121,7 +120,9 @@ impl Desk<'_> {
 
     pub(super) fn forget_nic(&mut self, id: &str) {
         self.estate.nics.remove(id);
-        for address in self.estate.public_ips.values_mut().filter(|address| address.nic.as_deref() == Some(id)) {
+        for address in
+            self.estate.public_ips.values_mut().filter(|address| address.nic.as_deref() == Some(id))
+        {
             address.nic = None;
         }
     }
@@ -268,7 +269,8 @@ impl Desk<'_> {
     /// Detaches and deletes the NICs of that network.
     pub(super) fn remove_network(&mut self, server: &str, network: &str) -> Outcome {
         let of_network = |id: &String| self.estate.nics.get(id).is_some_and(|nic| nic.network == network);
-        let ids: Vec<String> = self.server(server)?.nics.iter().filter(|id| of_network(id)).cloned().collect();
+        let ids: Vec<String> =
+            self.server(server)?.nics.iter().filter(|id| of_network(id)).cloned().collect();
         if ids.is_empty() {
             return Err(Refusal::missing("network", network));
         }

@@ -2,7 +2,9 @@
 
 use super::{
     answer::{Outcome, Refusal, accepted, done, found, items},
-    check::{Checked, Fields, change_labels, is_generic_name, is_server_name, is_uuid, path_id, stamp, wrong},
+    check::{
+        Checked, Fields, change_labels, is_generic_name, is_server_name, is_uuid, path_id, stamp, wrong,
+    },
     cloud::{Desk, after},
     dispatch::Call,
     life::{Order, Status},
@@ -227,7 +229,8 @@ impl Desk<'_> {
     /// Why a server that comes now would find no host.
     pub(super) fn no_host(&self, machine_type: &str, zone: &str) -> Option<String> {
         let full = self.settings.capacity.iter().any(|(what, room)| {
-            let counts = |server: &&Server| what == "*" || *what == server.machine_type || *what == server.zone;
+            let counts =
+                |server: &&Server| what == "*" || *what == server.machine_type || *what == server.zone;
             let concerns = what == "*" || what == machine_type || what == zone;
             let hosted = self.estate.servers.values().filter(|server| server.status.has_host());
             concerns && hosted.filter(counts).filter(|server| server.failure.is_none()).count() >= *room

@@ -90,8 +90,7 @@ fn encoded(value: &Value) -> String {
 
 fn pem(kind: &str, der: &[u8]) -> String {
     let text = STANDARD.encode(der);
-    let lines: Vec<&str> =
-        (0..text.len()).step_by(64).map(|at| &text[at..text.len().min(at + 64)]).collect();
+    let lines: Vec<&str> = (0..text.len()).step_by(64).map(|at| &text[at..text.len().min(at + 64)]).collect();
     format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", lines.join("\n"))
 }
 

@@ -2,9 +2,7 @@
 
 use super::{
     answer::{Outcome, Refusal, accepted, answer, done, found, items},
-    check::{
-        Checked, Fields, any, change_labels, is_description, is_generic_name, is_uuid, path_id, stamp,
-    },
+    check::{Checked, Fields, any, change_labels, is_description, is_generic_name, is_uuid, path_id, stamp},
     cloud::{Desk, Due, after},
     dispatch::Call,
 };
@@ -61,8 +59,7 @@ fn show(id: &str, volume: &Volume) -> Value {
         "performanceClass": volume.performance_class, "labels": volume.labels, "bootable": volume.bootable,
         "encrypted": false, "createdAt": stamp(volume.created_at), "updatedAt": stamp(volume.updated_at),
     });
-    let texts =
-        [("serverId", &volume.server), ("name", &volume.name), ("description", &volume.description)];
+    let texts = [("serverId", &volume.server), ("name", &volume.name), ("description", &volume.description)];
     for (field, text) in texts {
         if let Some(text) = text {
             body[field] = json!(text);

@@ -5,7 +5,7 @@ use hostler_sim::{HollowNodes, MachineSpec, Plan, World, hollow};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     coordination::v1::Lease,
-    core::v1::{Node, Pod},
+    core::v1::{Node, Pod, Secret},
 };
 use kube::{
     Api,
@@ -124,6 +124,33 @@ async fn a_machine_can_fail_to_join() {
     nodes.boot(MachineSpec { never_joins: true, ..MachineSpec::new(NODE) });
     world.run_for(Duration::from_hours(1)).await;
     assert!(node(&world, NODE).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_with_a_bootstrap_token_joins_only_while_the_token_is_valid() {
+    let token = |secret: &str, expires: &str| -> Secret {
+        let fields = json!({"token-id": "abcdef", "token-secret": secret, "expiration": expires,
+            "usage-bootstrap-authentication": "true"});
+        let metadata = json!({"name": "bootstrap-token-abcdef"});
+        let kind = "bootstrap.kubernetes.io/token";
+        serde_json::from_value(json!({"metadata": metadata, "type": kind, "stringData": fields})).unwrap()
+    };
+    let (mut world, nodes) = world();
+    let bootstrap_token = Some("abcdef.0123456789abcdef".to_owned());
+    nodes.boot(MachineSpec { bootstrap_token, ..MachineSpec::new(NODE) });
+    world.run_for(Duration::from_mins(5)).await;
+    assert!(node(&world, NODE).await.is_none(), "there is no such token");
+    let secrets: Api<Secret> = Api::namespaced(world.client(), "kube-system");
+    let expired = "2000-01-01T00:00:00Z";
+    for wrong in [token("fedcba9876543210", "2100-01-01T00:00:00Z"), token("0123456789abcdef", expired)] {
+        secrets.create(&PostParams::default(), &wrong).await.unwrap();
+        world.run_for(Duration::from_mins(1)).await;
+        assert!(node(&world, NODE).await.is_none());
+        secrets.delete("bootstrap-token-abcdef", &DeleteParams::default()).await.unwrap();
+    }
+    let right = token("0123456789abcdef", "2100-01-01T00:00:00Z");
+    secrets.create(&PostParams::default(), &right).await.unwrap();
+    until_ready(&mut world, NODE).await;
 }
 
 #[tokio::test(start_paused = true)]
