@@ -46,7 +46,8 @@ fn header_of(key: &Value) -> Value {
 
 async fn token(api: &Api, form: String) -> Answer {
     let request = Request::post("/token").header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
-    let response = api.router.clone().oneshot(request.body(form.into()).unwrap()).await.unwrap();
+    let response =
+        api.router.clone().oneshot(request.body(axum::body::Body::from(form)).unwrap()).await.unwrap();
     let (head, body) = response.into_parts();
     let body = serde_json::from_slice(&body.collect().await.unwrap().to_bytes()).unwrap();
     Answer { status: head.status.as_u16(), headers: head.headers, body }
