@@ -140,7 +140,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn number(&self, field: &str, least: i64, most: i64) -> Checked<Option<i64>> {
-        match self.get(field).map(|value| value.as_i64()) {
+        match self.get(field).map(Value::as_i64) {
             None => Ok(None),
             Some(Some(number)) if (least..=most).contains(&number) => Ok(Some(number)),
             Some(_) => Err(wrong(field, &format!("is not a number from {least} to {most}"))),

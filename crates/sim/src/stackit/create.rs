@@ -7,7 +7,7 @@ use super::{
     dispatch::Call,
     life::Status,
     operation::Version,
-    server::{Server, known_mail_count},
+    server::{Agent, Server, known_mail_count},
     settings::EmptyNetworking,
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -32,7 +32,7 @@ pub(super) struct NewServer {
     keypair: Option<String>,
     affinity_group: Option<String>,
     mails: Vec<String>,
-    agent: Option<Option<bool>>,
+    agent: Option<Agent>,
     config_drive: bool,
     boot: BootVolume,
     volumes: Vec<String>,
@@ -112,7 +112,7 @@ pub(super) fn read(body: Option<&Value>, version: Version, empty: EmptyNetworkin
         keypair: fields.text("keypairName", is_keypair_name)?,
         affinity_group: fields.text("affinityGroup", is_uuid)?,
         mails: fields.texts("serviceAccountMails", is_mail)?.unwrap_or_default(),
-        agent: fields.part("agent")?.map(|agent| agent.truth("provisioned")).transpose()?,
+        agent: agent(&fields)?,
         config_drive: fields.truth("configDrive")?.unwrap_or_default(),
         boot: boot_volume(&fields)?,
         volumes: fields.texts("volumes", is_uuid)?.unwrap_or_default(),
@@ -143,6 +143,12 @@ fn networking(fields: &Fields<'_>, version: Version, empty: EmptyNetworking) -> 
         }
         (None, None) => Ok(unsaid),
     }
+}
+
+fn agent(fields: &Fields<'_>) -> Checked<Option<Agent>> {
+    let Some(part) = fields.part("agent")? else { return Ok(None) };
+    part.only(&["provisioned"])?;
+    Ok(Some(Agent { provisioned: part.truth("provisioned")? }))
 }
 
 fn boot_volume(fields: &Fields<'_>) -> Checked<BootVolume> {
@@ -180,10 +186,8 @@ impl Desk<'_> {
     /// Checks everything before it changes anything.
     pub(super) fn make_server(&mut self, new: NewServer) -> Checked<String> {
         let machine_type = self.machine_type(&new.machine_type)?;
-        let image = new.image.as_ref().or(match &new.boot.source {
-            Some((kind, id)) if kind == "image" => Some(id),
-            _ => None,
-        });
+        let boots_from = new.boot.source.as_ref().filter(|(kind, _)| kind == "image").map(|(_, id)| id);
+        let image = new.image.as_ref().or(boots_from);
         if let Some(image) = image {
             self.image_name(image)?;
         }

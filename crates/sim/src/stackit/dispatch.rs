@@ -141,7 +141,7 @@ impl Desk<'_> {
             O::UpdateVolume => self.update_volume(first, call),
             O::DeleteVolume => self.delete_volume(first),
             O::ResizeVolume => self.resize_volume(first, call),
-            O::ListVolumePerformanceClasses => self.list_classes(),
+            O::ListVolumePerformanceClasses => self.list_classes(call),
             O::GetVolumePerformanceClass => self.get_class(first),
             O::ListMachineTypes => self.list_types(call),
             O::GetMachineType => self.get_type(first),

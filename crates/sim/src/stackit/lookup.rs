@@ -9,6 +9,7 @@ use super::{
 };
 use http::StatusCode;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// The limit of what has none in the settings.
 const NO_LIMIT: i64 = 1_000_000_000;
@@ -136,7 +137,7 @@ impl Desk<'_> {
             Some(catalogue) => catalogue.images.iter().map(|(id, name)| show_image(id, name)).collect(),
             None => vec![show_image(IMAGE.0, IMAGE.1)],
         };
-        items(if selector.fits(&std::collections::BTreeMap::new()) { images } else { Vec::new() })
+        items(if selector.fits(&BTreeMap::new()) { images } else { Vec::new() })
     }
 
     pub(super) fn get_image(&self, id: &str) -> Outcome {
@@ -169,8 +170,10 @@ impl Desk<'_> {
         items(self.zones().into_iter().map(Value::String).collect())
     }
 
-    pub(super) fn list_classes(&self) -> Outcome {
-        items(PERFORMANCE_CLASSES.iter().map(|name| show_class(name)).collect())
+    pub(super) fn list_classes(&self, call: &Call) -> Outcome {
+        let selector = call.selector(self.settings)?;
+        let classes = PERFORMANCE_CLASSES.iter().filter(|_| selector.fits(&BTreeMap::new()));
+        items(classes.map(|name| show_class(name)).collect())
     }
 
     pub(super) fn get_class(&self, name: &str) -> Outcome {

@@ -146,7 +146,7 @@ impl Desk<'_> {
         network.labels = labels;
         network.dhcp = dhcp.unwrap_or(true);
         network.routed = routed.unwrap_or(true);
-        network.prefix = addresses.prefix.unwrap_or(network.prefix.clone());
+        network.prefix = addresses.prefix.unwrap_or_else(|| network.prefix.clone());
         network.nameservers = addresses.nameservers.unwrap_or_default();
         let body = show(&id, network, version);
         answer(StatusCode::ACCEPTED, body)
@@ -160,10 +160,10 @@ impl Desk<'_> {
         let now = self.now;
         let network = self.network(id)?;
         change_labels(&mut network.labels, labels);
-        network.name = name.unwrap_or(network.name.clone());
+        network.name = name.unwrap_or_else(|| network.name.clone());
         network.dhcp = dhcp.unwrap_or(network.dhcp);
         network.routed = routed.unwrap_or(network.routed);
-        network.nameservers = addresses.nameservers.unwrap_or(network.nameservers.clone());
+        network.nameservers = addresses.nameservers.unwrap_or_else(|| network.nameservers.clone());
         network.updated_at = now;
         accepted()
     }

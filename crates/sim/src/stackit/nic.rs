@@ -290,8 +290,8 @@ fn change(nic: &mut Nic, fields: &Fields<'_>) -> Checked<()> {
     let security = fields.truth("nicSecurity")?;
     let groups = fields.texts("securityGroups", is_uuid)?;
     let allowed = fields.texts("allowedAddresses", is_address_or_cidr)?;
-    nic.name = name.or(nic.name.take());
-    nic.description = description.or(nic.description.take());
+    nic.name = name.or_else(|| nic.name.take());
+    nic.description = description.or_else(|| nic.description.take());
     change_labels(&mut nic.labels, labels);
     nic.security = security.unwrap_or(nic.security);
     if let Some(groups) = groups {

@@ -58,7 +58,7 @@ impl Desk<'_> {
             _ => "UPDATE",
         };
         let Some((kind, at)) = changed(target.operation) else { return };
-        let created = body.and_then(|body| body["id"].as_str().or(body["networkId"].as_str()));
+        let created = body.and_then(|body| body["id"].as_str().or_else(|| body["networkId"].as_str()));
         let in_path = target.ids.get(at).map(String::as_str);
         let named = if action == "CREATE" { created } else { in_path };
         let Some(resource) = named.map(str::to_owned) else { return };

@@ -118,8 +118,8 @@ impl Desk<'_> {
         let labels = fields.label_changes()?;
         let now = self.now;
         let group = self.group(id)?;
-        group.name = name.unwrap_or(group.name.clone());
-        group.description = description.or(group.description.take());
+        group.name = name.unwrap_or_else(|| group.name.clone());
+        group.description = description.or_else(|| group.description.take());
         change_labels(&mut group.labels, labels);
         group.updated_at = now;
         self.get_group(id)

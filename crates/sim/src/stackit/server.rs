@@ -19,6 +19,12 @@ const NO_HOST: &str = "No valid host was found. There are not enough hosts avail
 /// How many lines of a console are shown if nobody says how many.
 const LOG_LINES: usize = 2000;
 
+/// Whether STACKIT's agent is to be on the server; without a word the image decides.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Agent {
+    pub(super) provisioned: Option<bool>,
+}
+
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) name: String,
@@ -31,8 +37,7 @@ pub(super) struct Server {
     pub(super) affinity_group: Option<String>,
     pub(super) mails: Vec<String>,
     pub(super) user_data: Option<String>,
-    /// Whether the agent is wanted; the inner one is what the create call said.
-    pub(super) agent: Option<Option<bool>>,
+    pub(super) agent: Option<Agent>,
     pub(super) config_drive: bool,
     pub(super) boot_volume: Option<String>,
     /// Volumes, the boot volume too, and whether they go with the server.
@@ -66,8 +71,9 @@ impl Desk<'_> {
             let goes = server.attachments.get(volume).copied().unwrap_or_default();
             body["bootVolume"] = json!({"id": volume, "deleteOnTermination": goes});
         }
-        if let Some(provisioned) = server.agent {
-            body["agent"] = provisioned.map_or_else(|| json!({}), |value| json!({"provisioned": value}));
+        if let Some(agent) = &server.agent {
+            let wanted = agent.provisioned;
+            body["agent"] = wanted.map_or_else(|| json!({}), |value| json!({"provisioned": value}));
         }
         let texts = [
             ("imageId", &server.image),

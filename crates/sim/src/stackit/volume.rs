@@ -189,8 +189,8 @@ impl Desk<'_> {
         let (labels, bootable) = (fields.label_changes()?, fields.truth("bootable")?);
         let now = self.now;
         let volume = self.volume_mut(id)?;
-        volume.name = name.or(volume.name.take());
-        volume.description = description.or(volume.description.take());
+        volume.name = name.or_else(|| volume.name.take());
+        volume.description = description.or_else(|| volume.description.take());
         volume.bootable = bootable.unwrap_or(volume.bootable);
         change_labels(&mut volume.labels, labels);
         volume.updated_at = now;

@@ -117,7 +117,7 @@ async fn servers(version: &Version<'_>) -> (String, String) {
 
 async fn parts(version: &Version<'_>, server: &str, boot_volume: &str) {
     let network = version.post("networks", json!({"name": "n"}), 202, &[version.network]).await;
-    let network_id = network["id"].as_str().or(network["networkId"].as_str()).unwrap();
+    let network_id = network["id"].as_str().or_else(|| network["networkId"].as_str()).unwrap();
     version.list("networks", &[version.network]).await;
     version.get(&format!("networks/{network_id}"), &[version.network]).await;
     let nics = format!("networks/{network_id}/nics");
