@@ -46,7 +46,10 @@ async fn create(cloud: &Stackit, name: &str, user_data: Option<&str>) -> String 
 
 async fn until_there(world: &mut World, name: &str) -> Node {
     let nodes: Api<Node> = Api::all(world.client());
-    let there = async || nodes.get_opt(name).await.unwrap().is_some();
+    let there = async || {
+        let node = nodes.get_opt(name).await.unwrap();
+        node.and_then(|node| node.status?.addresses).is_some()
+    };
     world.run_until("the node is there", LIMIT, there).await.unwrap();
     nodes.get(name).await.unwrap()
 }
