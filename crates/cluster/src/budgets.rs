@@ -1,6 +1,7 @@
 //! Keeps the status of PodDisruptionBudgets: how many pods may be disturbed right now.
 
 use crate::cache::Watched;
+use crate::garbage::graph::Served;
 use crate::kind::Caches;
 use crate::part::{Context, Part, Sweep, says};
 use crate::selector::{Labels, selects};
@@ -21,7 +22,33 @@ use std::sync::Arc;
 const ANNOUNCED: SignedDuration = SignedDuration::from_secs(120);
 
 #[derive(Debug, Default)]
-pub(crate) struct Budgets;
+pub(crate) struct Budgets {
+    kinds: Kinds,
+}
+
+/// Where owners of other kinds than the usual ones are served; asked for when one is not known, once a sweep at most.
+#[derive(Debug, Default)]
+struct Kinds {
+    served: Vec<Served>,
+    asked: bool,
+}
+
+impl Kinds {
+    async fn get(&mut self, context: &Context, owner: &OwnerReference) -> Option<Served> {
+        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+        let known = |served: &[Served]| {
+            served.iter().find(|one| one.api.group == group && one.api.kind == owner.kind).cloned()
+        };
+        if let Some(found) = known(&self.served) {
+            return Some(found);
+        }
+        if !self.asked {
+            self.asked = true;
+            self.served = crate::discover::resources(&context.client).await.ok()?;
+        }
+        known(&self.served)
+    }
+}
 
 impl Part for Budgets {
     const NAME: &'static str = "budgets";
@@ -42,6 +69,7 @@ impl Part for Budgets {
         if budgets.is_empty() {
             return sweep;
         }
+        self.kinds.asked = false;
         let mut pods: BTreeMap<String, Vec<Arc<Pod>>> = BTreeMap::new();
         for pod in context.caches.pods.all() {
             pods.entry(pod.metadata.namespace.clone().unwrap_or_default()).or_default().push(pod);
@@ -49,13 +77,19 @@ impl Part for Budgets {
         for budget in budgets {
             let namespace = budget.metadata.namespace.clone().unwrap_or_default();
             let near = pods.get(&namespace).map_or(&[][..], Vec::as_slice);
-            tend(context, &budget, near, &mut sweep).await;
+            tend(context, &budget, near, &mut self.kinds, &mut sweep).await;
         }
         sweep
     }
 }
 
-async fn tend(context: &Context, budget: &Arc<PodDisruptionBudget>, near: &[Arc<Pod>], sweep: &mut Sweep) {
+async fn tend(
+    context: &Context,
+    budget: &Arc<PodDisruptionBudget>,
+    near: &[Arc<Pod>],
+    kinds: &mut Kinds,
+    sweep: &mut Sweep,
+) {
     let Some(spec) = &budget.spec else { return };
     let covered: Vec<&Arc<Pod>> = near
         .iter()
@@ -65,7 +99,7 @@ async fn tend(context: &Context, budget: &Arc<PodDisruptionBudget>, near: &[Arc<
             spec.selector.as_ref().is_some_and(|selector| selects(selector, labels))
         })
         .collect();
-    let scale = if needs_scale(spec) { expected_scale(context, &covered).await } else { Ok(0) };
+    let scale = if needs_scale(spec) { expected_scale(context, &covered, kinds).await } else { Ok(0) };
     let now = context.now();
     let (status, due) = match scale {
         Ok(scale) => judge(budget, spec, &covered, scale, now),
@@ -88,7 +122,7 @@ fn needs_scale(spec: &PodDisruptionBudgetSpec) -> bool {
 }
 
 /// How many replicas the controllers of these pods were asked for. The error says for which pod none was found.
-async fn expected_scale(context: &Context, pods: &[&Arc<Pod>]) -> Result<i32, String> {
+async fn expected_scale(context: &Context, pods: &[&Arc<Pod>], kinds: &mut Kinds) -> Result<i32, String> {
     let mut by_controller: BTreeMap<String, i32> = BTreeMap::new();
     for pod in pods {
         let Some(owner) = controller(&pod.metadata) else { continue };
@@ -97,7 +131,7 @@ async fn expected_scale(context: &Context, pods: &[&Arc<Pod>]) -> Result<i32, St
         }
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let name = pod.metadata.name.as_deref().unwrap_or_default();
-        match scale_of(context, namespace, owner).await {
+        match scale_of(context, namespace, owner, kinds).await {
             // Sets of one deployment count once, by the deployment.
             Some((uid, scale)) => {
                 by_controller.insert(uid, scale);
@@ -105,10 +139,15 @@ async fn expected_scale(context: &Context, pods: &[&Arc<Pod>]) -> Result<i32, St
             None => return Err(format!("found no controllers for pod \"{name}\"")),
         }
     }
-    Ok(by_controller.values().sum())
+    Ok(by_controller.values().copied().fold(0, i32::saturating_add))
 }
 
-async fn scale_of(context: &Context, namespace: &str, owner: &OwnerReference) -> Option<(String, i32)> {
+async fn scale_of(
+    context: &Context,
+    namespace: &str,
+    owner: &OwnerReference,
+    kinds: &mut Kinds,
+) -> Option<(String, i32)> {
     let caches = &context.caches;
     match owner.kind.as_str() {
         "ReplicaSet" => {
@@ -133,15 +172,15 @@ async fn scale_of(context: &Context, namespace: &str, owner: &OwnerReference) ->
         }
         // Anything else that can be scaled says so itself.
         _ => {
-            let served = crate::discover::resources(&context.client).await.ok()?;
-            let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-            let resource = served.iter().find(|one| one.api.group == group && one.api.kind == owner.kind)?;
+            let resource = kinds.get(context, owner).await?;
             let api: Api<DynamicObject> =
                 Api::namespaced_with(context.client.clone(), namespace, &resource.api);
             let scale: Scale = match api.get_subresource("scale", &owner.name).await {
                 Ok(scale) => serde_json::from_value(serde_json::to_value(scale).ok()?).ok()?,
                 Err(error) => {
                     tracing::debug!(owner = owner.name, "no scale: {}", says(&error));
+                    // It may be served elsewhere by now.
+                    kinds.served.retain(|one| one.api != resource.api);
                     return None;
                 }
             };
@@ -160,7 +199,7 @@ fn judge(
 ) -> (PodDisruptionBudgetStatus, Option<Timestamp>) {
     let there = i32::try_from(pods.len()).unwrap_or(i32::MAX);
     let (expected, desired) = match (&spec.max_unavailable, &spec.min_available) {
-        (Some(most), _) => (scale, (scale - scaled(Some(most), scale, true)).max(0)),
+        (Some(most), _) => (scale, scale.saturating_sub(scaled(Some(most), scale, true)).max(0)),
         (None, Some(IntOrString::Int(least))) => (there, *least),
         (None, Some(share)) => (scale, scaled(Some(share), scale, true)),
         (None, None) => (there, 1),
@@ -183,7 +222,7 @@ fn judge(
         .filter(|pod| pod.metadata.name.as_ref().is_none_or(|name| !disrupted.contains_key(name)))
         .count();
     let healthy = i32::try_from(healthy).unwrap_or(i32::MAX);
-    let allowed = if expected <= 0 { 0 } else { (healthy - desired).max(0) };
+    let allowed = if expected <= 0 { 0 } else { healthy.saturating_sub(desired).max(0) };
     let (state, reason) =
         if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
     let status = PodDisruptionBudgetStatus {
@@ -304,6 +343,22 @@ mod tests {
                 3,
                 &none,
                 (3, 0, 3, 3),
+            ),
+            (
+                "a share beyond all numbers",
+                json!({"maxUnavailable": "9223372036854775807%"}),
+                pods(3, 0, 0),
+                i32::MAX,
+                &none,
+                (i32::MAX, 0, 3, 3),
+            ),
+            (
+                "less than nothing",
+                json!({"minAvailable": i32::MIN}),
+                pods(1, 0, 0),
+                0,
+                &none,
+                (1, i32::MIN, 1, i32::MAX),
             ),
             ("no pods", json!({"minAvailable": 0}), pods(0, 0, 0), 0, &none, (0, 0, 0, 0)),
             (

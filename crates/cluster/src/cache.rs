@@ -50,8 +50,8 @@ pub(crate) struct Cache<K> {
 #[derive(Debug)]
 struct State<K> {
     objects: BTreeMap<Key, Arc<K>>,
-    /// Written by us since the running list began: a list may not have them yet.
-    written: BTreeSet<Key>,
+    /// Written by us, with the version that was: neither a list nor the watch has shown them yet.
+    written: BTreeMap<Key, u64>,
     /// Deleted by us, the watch event still to come.
     buried: BTreeSet<String>,
     listing: Option<BTreeMap<Key, Arc<K>>>,
@@ -93,7 +93,7 @@ impl<K> Default for Cache<K> {
     fn default() -> Self {
         let state = State {
             objects: BTreeMap::new(),
-            written: BTreeSet::new(),
+            written: BTreeMap::new(),
             buried: BTreeSet::new(),
             listing: None,
             wanted: false,
@@ -107,6 +107,10 @@ impl<K> Default for Cache<K> {
 impl<K> Cache<K> {
     fn lock(&self) -> MutexGuard<'_, State<K>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_synced(&self) -> bool {
+        *self.ready.borrow()
     }
 
     pub(crate) fn wanted(&self) -> bool {
@@ -154,11 +158,25 @@ impl<K: Resource> Cache<K> {
     /// Takes in the answer to a write of ours.
     pub(crate) fn write(&self, object: K) -> Arc<K> {
         let mut state = self.lock();
-        let key = key(&object);
-        state.written.insert(key.clone());
+        let (key, version) = (key(&object), version(&object));
         let copy = Arc::new(object);
-        state.put(&key, copy.clone());
+        if state.put(&key, copy.clone()) {
+            state.written.insert(key, version);
+        }
         copy
+    }
+
+    /// What we have written that a list, made since, does not have: younger than the list, or gone already.
+    pub(crate) fn unconfirmed(&self) -> Vec<(Key, u64)> {
+        self.lock().written.iter().map(|(key, version)| (key.clone(), *version)).collect()
+    }
+
+    /// The server does not have what we wrote, or not any more.
+    pub(crate) fn refute(&self, key: &Key, version: u64) {
+        let mut state = self.lock();
+        if state.written.get(key) == Some(&version) {
+            state.forget(key, version);
+        }
     }
 
     /// Takes out what we know to be gone.
@@ -174,17 +192,42 @@ impl<K: Resource> Cache<K> {
 
 impl<K: Resource> State<K> {
     fn apply(&mut self, object: K) {
+        let key = key(&object);
+        self.catch_up(&key, version(&object));
         if !self.buried.contains(uid(&object)) {
-            let key = key(&object);
-            self.written.remove(&key);
             self.put(&key, Arc::new(object));
         }
     }
 
-    /// Keeps the newer one of what is held and what comes.
-    fn put(&mut self, key: &Key, object: Arc<K>) {
+    /// The watch tells everything in order: what we wrote before this version and it has not shown was deleted
+    /// before the watch began.
+    fn catch_up(&mut self, shown: &Key, version: u64) {
+        let passed: Vec<(Key, u64)> = self
+            .written
+            .iter()
+            .filter(|(key, written)| **written < version || (**written == version && *key == shown))
+            .map(|(key, written)| (key.clone(), *written))
+            .collect();
+        for (key, written) in passed {
+            if key == *shown {
+                self.written.remove(&key);
+            } else {
+                self.forget(&key, written);
+            }
+        }
+    }
+
+    fn forget(&mut self, key: &Key, written: u64) {
+        self.written.remove(key);
+        if self.objects.get(key).is_some_and(|held| version(held.as_ref()) == written) {
+            self.drop_object(key);
+        }
+    }
+
+    /// Keeps the newer one of what is held and what comes; true if that is the one that comes.
+    fn put(&mut self, key: &Key, object: Arc<K>) -> bool {
         match self.objects.get(key) {
-            Some(held) if version(held.as_ref()) >= version(object.as_ref()) => return,
+            Some(held) if version(held.as_ref()) >= version(object.as_ref()) => return false,
             Some(held) if uid(held.as_ref()) != uid(object.as_ref()) => self.drop_object(key),
             _ => {}
         }
@@ -193,10 +236,12 @@ impl<K: Resource> State<K> {
         }
         self.objects.insert(key.clone(), object);
         self.tell();
+        true
     }
 
     fn remove(&mut self, object: &K) {
         let key = key(object);
+        self.catch_up(&key, version(object));
         if !self.buried.remove(uid(object))
             && self.objects.get(&key).is_some_and(|held| uid(held.as_ref()) == uid(object))
         {
@@ -216,10 +261,13 @@ impl<K: Resource> State<K> {
     fn finish_listing(&mut self) {
         let listing = self.listing.take().unwrap_or_default();
         self.buried.retain(|buried| listing.values().any(|object| uid(object.as_ref()) == buried.as_str()));
+        // A list that has younger objects would have these too.
+        let newest = listing.values().map(|object| version(object.as_ref())).max().unwrap_or(0);
+        self.written.retain(|key, written| !listing.contains_key(key) && *written > newest);
         let vanished: Vec<Key> = self
             .objects
             .keys()
-            .filter(|key| !listing.contains_key(*key) && !self.written.contains(*key))
+            .filter(|key| !listing.contains_key(*key) && !self.written.contains_key(*key))
             .cloned()
             .collect();
         for key in &vanished {
@@ -307,5 +355,45 @@ mod tests {
         cache.take(Event::InitApply(object("kept", "4", 4)));
         cache.take(Event::InitDone);
         assert_eq!(held(&cache), ["kept@4", "meanwhile@9"]);
+        assert_eq!(cache.unconfirmed(), [(("default".to_owned(), "meanwhile".to_owned()), 9)]);
+        cache.take(Event::Apply(object("meanwhile", "3", 9)));
+        cache.take(Event::Apply(object("later", "5", 10)));
+        assert_eq!(held(&cache), ["kept@4", "later@10", "meanwhile@9"]);
+        assert!(cache.unconfirmed().is_empty());
+    }
+
+    #[test]
+    fn what_was_written_and_deleted_before_the_list_does_not_stay() {
+        let listed = |later: &[Event<ConfigMap>]| {
+            let cache = Cache::default();
+            cache.take(Event::Init);
+            cache.write(object("gone", "1", 5));
+            for event in later {
+                cache.take(event.clone());
+            }
+            cache
+        };
+        let other = || object("other", "2", 7);
+        let young = listed(&[Event::InitApply(other()), Event::InitDone]);
+        assert_eq!(held(&young), ["other@7"], "the list is younger");
+        let shown = listed(&[Event::InitDone, Event::Apply(other())]);
+        assert_eq!(held(&shown), ["other@7"], "the watch is further");
+        let deleted = listed(&[Event::InitDone, Event::Delete(other())]);
+        assert!(held(&deleted).is_empty(), "the watch is further");
+        let asked = listed(&[Event::InitDone]);
+        for (key, version) in asked.unconfirmed() {
+            asked.refute(&key, version);
+        }
+        assert!(held(&asked).is_empty(), "the server was asked");
+    }
+
+    #[test]
+    fn the_answer_to_a_write_that_changed_nothing_is_not_waited_for() {
+        let cache = Cache::default();
+        cache.take(Event::Apply(object("a", "1", 5)));
+        cache.take(Event::Apply(object("b", "2", 6)));
+        cache.write(object("a", "1", 5));
+        cache.take(Event::Apply(object("b", "2", 7)));
+        assert_eq!(held(&cache), ["a@5", "b@7"]);
     }
 }

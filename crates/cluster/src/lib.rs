@@ -65,7 +65,7 @@ pub async fn run(
     add(&mut parts, &caches, options.volume_protection, || volumes::protect::Protection);
     add(&mut parts, &caches, options.attach_detach, || volumes::attach::AttachDetach);
     add(&mut parts, &caches, options.attacher, || volumes::attacher::Attacher);
-    add(&mut parts, &caches, options.budgets, || budgets::Budgets);
+    add(&mut parts, &caches, options.budgets, budgets::Budgets::default);
     add(&mut parts, &caches, options.node_life_cycle, nodes::health::NodeHealth::default);
     add(&mut parts, &caches, options.taint_eviction, nodes::eviction::TaintEviction::default);
     add(&mut parts, &caches, options.pod_garbage_collection, nodes::pod_garbage::PodGarbage::default);

@@ -84,32 +84,6 @@ impl Options {
             root_certificate: String::new(),
         }
     }
-
-    /// Everything off, as beside a real control plane; switch on what is wanted.
-    pub fn none() -> Self {
-        Self {
-            scheduler: false,
-            deployments: false,
-            replica_sets: false,
-            stateful_sets: false,
-            daemon_sets: false,
-            jobs: false,
-            garbage_collection: false,
-            namespaces: false,
-            budgets: false,
-            node_life_cycle: false,
-            taint_eviction: false,
-            pod_garbage_collection: false,
-            volume_binding: false,
-            provisioner: false,
-            attach_detach: false,
-            attacher: false,
-            volume_protection: false,
-            service_accounts: false,
-            bootstrap_tokens: false,
-            ..Self::all()
-        }
-    }
 }
 
 impl Default for Options {

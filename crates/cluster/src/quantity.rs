@@ -31,27 +31,43 @@ fn parse(text: &str, digits: i32) -> Option<i64> {
         _ => (false, number),
     };
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() && fraction.is_empty() {
+    if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
         return None;
     }
-    let mut mantissa = 0_i128;
-    for digit in whole.bytes().chain(fraction.bytes()) {
-        mantissa = mantissa.checked_mul(10)?.checked_add(i128::from(digit.checked_sub(b'0')?))?;
+    let (exponent, twos) = exponents(suffix)?;
+    let mut tens = exponent.saturating_add(digits);
+    let (mut mantissa, mut finer) = (0_i128, false);
+    for digit in whole.bytes() {
+        match add_digit(mantissa, digit) {
+            Some(more) => mantissa = more,
+            None => (tens, finer) = (tens.saturating_add(1), finer || digit != b'0'),
+        }
     }
-    let (tens, twos) = exponents(suffix)?;
-    let tens = tens + digits - i32::try_from(fraction.len()).ok()?;
-    let mut value = mantissa.checked_mul(1_i128.checked_shl(twos)?)?;
+    for digit in fraction.bytes() {
+        match add_digit(mantissa, digit) {
+            Some(more) => (mantissa, tens) = (more, tens.saturating_sub(1)),
+            None => finer = finer || digit != b'0',
+        }
+    }
+    let mut value = mantissa << twos;
     if tens >= 0 {
-        let factor = 10_i128.checked_pow(tens.unsigned_abs());
-        value = factor.and_then(|factor| value.checked_mul(factor)).unwrap_or(i128::MAX);
+        let factor = 10_i128.checked_pow(tens.unsigned_abs()).unwrap_or(i128::MAX);
+        value = value.saturating_mul(factor).saturating_add(i128::from(finer));
     } else if let Some(divisor) = 10_i128.checked_pow(tens.unsigned_abs()) {
         // Away from zero: a request is never made smaller by rounding.
-        value = value / divisor + i128::from(value % divisor != 0);
+        value = value / divisor + i128::from(finer || value % divisor != 0);
     } else {
-        value = i128::from(value != 0);
+        value = i128::from(finer || value != 0);
     }
     let value = i64::try_from(value).unwrap_or(i64::MAX);
     Some(if negative { -value } else { value })
+}
+
+/// The number with one more digit; nothing when it has as many as can matter.
+fn add_digit(mantissa: i128, digit: u8) -> Option<i128> {
+    // 19 digits are as many as an `i64` has, and leave room for the largest power of two.
+    const MOST: i128 = 1_000_000_000_000_000_000;
+    (mantissa < MOST).then(|| mantissa * 10 + i128::from(digit.saturating_sub(b'0')))
 }
 
 /// The powers of ten and of two that a suffix stands for.
@@ -94,6 +110,14 @@ mod tests {
             ("1.5Gi", 1_610_612_736, 1_610_612_736_000),
             ("1e3", 1000, 1_000_000),
             ("2E", 2_000_000_000_000_000_000, i64::MAX),
+            ("1e2147483647", i64::MAX, i64::MAX),
+            ("1e-2147483648", 1, 1),
+            ("0e2147483647", 0, 0),
+            ("1.5e40", i64::MAX, i64::MAX),
+            ("99999999999999999999999999999999999999999999999999Ei", i64::MAX, i64::MAX),
+            ("-99999999999999999999999999999999999999999999999999E", -i64::MAX, -i64::MAX),
+            ("2.00000000000000000000000000000000000000000000000001", 3, 2001),
+            ("0.000000000000000000000000000000000000000000000000015e50", 2, 1500),
             ("1u", 1, 1),
             ("-1", -1, -1000),
             ("nonsense", 0, 0),

@@ -9,6 +9,7 @@ use crate::kind::Caches;
 use crate::part::{Context, Part, Sweep, is_not_found};
 use crate::watch;
 use graph::{Change, Changes, Feed, Graph, Served, Thing};
+use jiff::{SignedDuration, Timestamp};
 use judge::{Answers, Judgement, Policy, judge};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, PropagationPolicy};
@@ -25,6 +26,9 @@ use tokio::task::{AbortHandle, JoinSet};
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How many uids of owners that are gone are remembered.
 const REMEMBERED: usize = 10_000;
+/// So long the first list of a kind is waited for before an owner goes: a kind that cannot be listed must not hold
+/// up everything else.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 
 pub(crate) struct Collector {
     changes: Changes,
@@ -35,8 +39,23 @@ pub(crate) struct Collector {
     fed: BTreeSet<(String, String)>,
     served: BTreeMap<(String, String), Arc<Served>>,
     discovered: bool,
-    watches: BTreeMap<(String, String), AbortHandle>,
+    watches: BTreeMap<(String, String), Following>,
     tasks: JoinSet<&'static str>,
+}
+
+/// The watch of one kind.
+struct Following {
+    task: AbortHandle,
+    cache: Arc<Cache<PartialObjectMeta<DynamicObject>>>,
+    since: Timestamp,
+}
+
+/// Whether everything was done that can be done about an object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looked {
+    Done,
+    /// Not all dependents are known yet.
+    TooEarly,
 }
 
 impl Collector {
@@ -70,6 +89,7 @@ impl Part for Collector {
     async fn sweep(&mut self, context: &Context) -> Sweep {
         let mut sweep = Sweep::default();
         self.take_changes(&mut sweep);
+        self.reap();
         if !self.discovered
             && let Some(served) =
                 sweep.note("discovering resources", discover::resources(&context.client).await)
@@ -82,9 +102,16 @@ impl Part for Collector {
             self.answers.absent.clear();
         }
         for uid in std::mem::take(&mut self.todo) {
-            if let Err(error) = self.look_at(context, &uid).await {
-                sweep.note::<()>("collecting garbage", Err(error));
-                self.todo.insert(uid);
+            match self.look_at(context, &uid).await {
+                Ok(Looked::Done) => {}
+                Ok(Looked::TooEarly) => {
+                    sweep.due(LOOK_AGAIN);
+                    self.todo.insert(uid);
+                }
+                Err(error) => {
+                    sweep.note::<()>("collecting garbage", Err(error));
+                    self.todo.insert(uid);
+                }
             }
         }
         sweep
@@ -103,6 +130,33 @@ impl Collector {
         }
     }
 
+    /// Takes away watches that have ended. One that nobody ended is started again.
+    fn reap(&mut self) {
+        while let Some(ended) = self.tasks.try_join_next_with_id() {
+            let task = match &ended {
+                Ok((task, _)) => *task,
+                Err(error) => error.id(),
+            };
+            let lost =
+                self.watches.iter().find(|(_, watch)| watch.task.id() == task).map(|(id, _)| id.clone());
+            if let Some(id) = lost {
+                tracing::warn!(
+                    resource = id.1,
+                    "a watch of the garbage collection ended by itself and is started again"
+                );
+                self.watches.remove(&id);
+                self.discovered = false;
+            }
+        }
+    }
+
+    /// Whether there may be dependents that the graph does not know yet.
+    fn is_catching_up(&self, now: Timestamp) -> bool {
+        let listing =
+            |watch: &Following| !watch.cache.is_synced() && now.duration_since(watch.since) < PATIENCE;
+        !self.discovered || self.watches.values().any(listing)
+    }
+
     /// Watches the metadata of everything that is served and not fed by the shared caches.
     fn follow(&mut self, context: &Context, served: Vec<Served>) {
         let served: BTreeMap<_, _> = served
@@ -118,7 +172,7 @@ impl Collector {
             .collect();
         for id in ended {
             if let Some(watch) = self.watches.remove(&id) {
-                watch.abort();
+                watch.task.abort();
             }
             self.todo.extend(self.graph.drop_resource(&id));
         }
@@ -130,19 +184,24 @@ impl Collector {
             cache.feed(Feed::new(one.clone(), self.changes.clone()));
             let api = Api::all_with(context.client.clone(), &one.api);
             let chance = context.chance.split(&format!("{}/{}", id.0, id.1));
-            let follow = watch::follow(api, watcher::Config::default(), cache, context.clock.clone(), chance);
-            self.watches.insert(id.clone(), self.tasks.spawn(follow));
+            let clock = context.clock.clone();
+            let follow = watch::follow(api, watcher::Config::default(), cache.clone(), clock, chance);
+            let task = self.tasks.spawn(follow);
+            self.watches.insert(id.clone(), Following { task, cache, since: context.now() });
         }
         self.served = served;
     }
 
-    async fn look_at(&mut self, context: &Context, uid: &str) -> Result<(), kube::Error> {
+    async fn look_at(&mut self, context: &Context, uid: &str) -> Result<Looked, kube::Error> {
         let mut version = None;
         loop {
-            let Some(thing) = self.graph.get(uid).cloned() else { return Ok(()) };
+            let Some(thing) = self.graph.get(uid).cloned() else { return Ok(Looked::Done) };
             let judgement = judge(&thing, &self.graph, &self.answers);
             match judgement {
-                Judgement::Keep => return Ok(()),
+                Judgement::Keep => return Ok(Looked::Done),
+                Judgement::DropFinalizer(_) | Judgement::Orphan(_) if self.is_catching_up(context.now()) => {
+                    return Ok(Looked::TooEarly);
+                }
                 Judgement::Ask(owners) => {
                     for owner in owners {
                         self.ask(context, &thing, &owner).await?;
@@ -150,11 +209,12 @@ impl Collector {
                 }
                 _ if version.is_none() => match self.refresh(context, &thing).await? {
                     Some(current) => version = Some(current),
-                    None => return Ok(()),
+                    None => return Ok(Looked::Done),
                 },
                 judgement => {
                     let version = version.take().unwrap_or_default();
-                    return self.act(context, &thing, &version, judgement).await;
+                    self.act(context, &thing, &version, judgement).await?;
+                    return Ok(Looked::Done);
                 }
             }
         }
@@ -297,5 +357,54 @@ async fn delete(client: &Client, thing: &Thing, policy: Policy) -> Result<(), ku
     match api(client, &thing.resource, &thing.namespace).delete(&thing.name, &parameters).await {
         Err(error) if !is_not_found(&error) => Err(error),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use crate::events::Events;
+    use hostler_base::{Chance, Clock};
+    use http::{Request, Response};
+
+    fn context() -> Context {
+        let silent = |_: Request<kube::client::Body>| {
+            std::future::pending::<Result<Response<kube::client::Body>, std::io::Error>>()
+        };
+        Context {
+            client: Client::new(tower::service_fn(silent), "default"),
+            clock: Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap()),
+            chance: Chance::from_seed(1),
+            caches: Caches::default(),
+            events: Events::default(),
+            options: Options::all(),
+        }
+    }
+
+    fn widgets(version: &str) -> Served {
+        let kind = kube::core::GroupVersionKind::gvk("example.com", version, "Widget");
+        let verbs = ["delete", "list", "watch"].map(str::to_owned).into();
+        Served { api: kube::core::ApiResource::from_gvk(&kind), namespaced: true, verbs }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watches_that_ended_are_taken_away_and_lost_ones_noticed() {
+        let context = context();
+        let mut collector = Collector::new(Changes::new(crate::cache::Signal::default()), &[]);
+        for version in ["v1", "v2", "v3"] {
+            collector.follow(&context, vec![widgets(version)]);
+            tokio::task::yield_now().await;
+            collector.reap();
+            collector.discovered = true;
+            assert_eq!((collector.tasks.len(), collector.watches.len()), (1, 1), "{version}");
+        }
+        assert!(collector.is_catching_up(context.now()), "nothing was listed");
+        context.clock.sleep(Duration::from_secs(30)).await;
+        assert!(!collector.is_catching_up(context.now()), "a kind that cannot be listed is not waited for");
+        collector.tasks.abort_all();
+        tokio::task::yield_now().await;
+        collector.reap();
+        assert!(!collector.discovered && collector.watches.is_empty(), "it will be followed again");
     }
 }

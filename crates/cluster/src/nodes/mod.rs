@@ -12,6 +12,9 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+/// The taint by which somebody says that a node will not come back.
+pub(crate) const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
 /// Changes a pod's status by a strategic patch, so that conditions of others stay.
 async fn patch_pod_status(
     context: &Context,

@@ -1,6 +1,6 @@
 //! Deletes pods that nobody else will: of nodes that are gone, never started, or long ended.
 
-use super::announce;
+use super::{OUT_OF_SERVICE, announce};
 use crate::cache::Watched;
 use crate::kind::Caches;
 use crate::part::{Context, Part, Sweep};
@@ -12,8 +12,6 @@ use kube::api::DeleteParams;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-
-const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 #[derive(Debug, Default)]
 pub(crate) struct PodGarbage {

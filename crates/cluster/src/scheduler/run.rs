@@ -1,6 +1,6 @@
 //! The scheduling rounds: who is waiting, in which order, and what is written.
 
-use super::snapshot::{NodeView, Snapshot, has_ended, labels};
+use super::snapshot::{NodeView, Snapshot, labels};
 use super::storage::{LateBinding, SELECTED_NODE, Storage};
 use super::{Verdict, decide};
 use crate::cache::{Watched, uid};
@@ -8,6 +8,7 @@ use crate::events::Level;
 use crate::kind::Caches;
 use crate::part::{Context, Part, Sweep};
 use crate::volumes;
+use crate::workload::pods::{has_ended, node_of};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Binding, ObjectReference, Pod, PodCondition};
 use kube::Api;
@@ -206,10 +207,6 @@ impl Hopeless {
 
 fn nominated(pod: &Pod) -> Option<&str> {
     pod.status.as_ref()?.nominated_node_name.as_deref()
-}
-
-fn node_of(pod: &Pod) -> Option<&str> {
-    pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }
 
 fn is_gated(pod: &Pod) -> bool {

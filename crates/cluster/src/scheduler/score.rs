@@ -40,7 +40,10 @@ pub(crate) fn best(pod: &Pod, snapshot: &Snapshot, feasible: &[usize]) -> Option
                 nodes
                     .iter()
                     // A node without the label is as bad as the most crowded domain.
-                    .map(|node| soft.iter().map(|one| one.crowd(node).unwrap_or(i64::MAX / 64)).sum())
+                    .map(|node| {
+                        let crowds = soft.iter().map(|one| one.crowd(node).unwrap_or(i64::MAX / 64));
+                        crowds.fold(0, i64::saturating_add)
+                    })
                     .collect(),
             ),
         ),

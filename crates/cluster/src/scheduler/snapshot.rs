@@ -88,12 +88,6 @@ pub(crate) fn required_anti_affinity(pod: &Pod) -> &[PodAffinityTerm] {
         .unwrap_or_default()
 }
 
-/// A pod that has ended takes nothing from its node any more.
-pub(crate) fn has_ended(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;

@@ -113,7 +113,10 @@ impl Counted<'_> {
         let domain = node.labels.get(&self.constraint.topology_key)?;
         let domains = i64::try_from(self.domains.len()).unwrap_or(i64::MAX);
         let here = self.domains.get(domain).copied().unwrap_or(0);
-        Some(here.saturating_mul(domains.saturating_add(2)) + i64::from(self.constraint.max_skew - 1))
+        Some(
+            here.saturating_mul(domains.saturating_add(2))
+                .saturating_add(i64::from(self.constraint.max_skew.saturating_sub(1))),
+        )
     }
 }
 

@@ -4,13 +4,13 @@ use super::Refusal;
 use super::snapshot::NodeView;
 use crate::quantity::units;
 use crate::selector::{matches_node, selects};
+use crate::volumes::NO_PROVISIONER;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass, VolumeAttachment};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 const LATE: &str = "WaitForFirstConsumer";
 const ZONES: [&str; 4] = [
     "topology.kubernetes.io/zone",

@@ -3,6 +3,7 @@
 use crate::cache::Watched;
 use crate::events::Level;
 use crate::kind::Caches;
+use crate::nodes::OUT_OF_SERVICE;
 use crate::part::{Context, Part, Sweep};
 use crate::scheduler::storage::{claim_names, is_bound};
 use crate::workload::pods::{has_ended, node_of};
@@ -19,7 +20,6 @@ use std::sync::Arc;
 const NAME: &str = "attachdetach-controller";
 /// How long a node that is not well may keep a volume mounted before it is taken away.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(360);
-const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// A CSI volume on a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,10 +42,14 @@ impl Attachment {
         name
     }
 
-    /// As nodes name it in their status.
     fn unique_name(&self) -> String {
-        format!("kubernetes.io/csi/{}^{}", self.driver, self.handle)
+        unique_name(&self.driver, &self.handle)
     }
+}
+
+/// A volume as nodes name it in their status.
+fn unique_name(driver: &str, handle: &str) -> String {
+    format!("kubernetes.io/csi/{driver}^{handle}")
 }
 
 #[derive(Debug, Default)]
@@ -182,8 +186,7 @@ fn detach_at(context: &Context, attachment: &VolumeAttachment, now: Timestamp) -
     let node = context.caches.nodes.get("", &attachment.spec.node_name)?;
     let volume = attachment.spec.source.persistent_volume_name.as_deref().unwrap_or_default();
     let csi = context.caches.volumes.get("", volume)?.spec.as_ref()?.csi.clone()?;
-    let unique = format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle);
-    mounted_until(&node, &unique, now)
+    mounted_until(&node, &unique_name(&csi.driver, &csi.volume_handle), now)
 }
 
 fn mounted_until(node: &Node, unique_name: &str, now: Timestamp) -> Option<Timestamp> {

@@ -11,6 +11,8 @@ use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVo
 pub(crate) const BOUND_BY_US: &str = "pv.kubernetes.io/bound-by-controller";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+/// The provisioner of classes whose volumes somebody makes by hand.
+pub(crate) const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 
 pub(crate) fn reference(claim: &PersistentVolumeClaim) -> ObjectReference {

@@ -1,6 +1,6 @@
 //! Makes volumes for claims, as the CSI driver of their StorageClass would.
 
-use super::{PROVISIONED_BY, PROVISIONER, reference};
+use super::{NO_PROVISIONER, PROVISIONED_BY, PROVISIONER, reference};
 use crate::cache::Watched;
 use crate::events::Level;
 use crate::kind::Caches;
@@ -15,7 +15,6 @@ use kube::api::ObjectMeta;
 use serde_json::json;
 use std::sync::Arc;
 
-const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! ControllerRevisions: the templates a StatefulSet or DaemonSet has had, so that it can go back.
 
-use super::pods::{Owned, owner_reference};
+use super::pods::{Owned, controller, owner_reference};
 use super::template::hash;
 use crate::kind::Kind;
 use crate::part::{Context, Sweep, is_already_exists};
@@ -12,15 +12,23 @@ use kube::api::{DeleteParams, ObjectMeta};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The label by which a pod says which template it was made of.
 pub(crate) const HASH_LABEL: &str = "controller-revision-hash";
+
+/// How many names are tried for a revision in one sweep while other objects have them.
+const NAMES: usize = 100;
+/// When all of them were taken, it looks again after this.
+const LATER: Duration = Duration::from_secs(30);
 
 /// All revisions of one owner, oldest first, and the one of its present template.
 #[derive(Debug)]
 pub(crate) struct History {
     pub(crate) all: Vec<Arc<ControllerRevision>>,
     pub(crate) update: Arc<ControllerRevision>,
+    /// How often a name for a revision was taken so far.
+    pub(crate) collisions: Option<i32>,
 }
 
 impl History {
@@ -100,19 +108,60 @@ async fn keep<O: Kind>(
     let equal = all.iter().rev().find(|one| one.data.as_ref().is_some_and(|data| data.0 == wanted)).cloned();
     if let Some(equal) = equal {
         if equal.revision == newest {
-            return Some(History { all, update: equal });
+            return Some(History { all, update: equal, collisions });
         }
         let mut again = (*equal).clone();
-        again.revision = newest + 1;
+        again.revision = newest.saturating_add(1);
         let update = sweep.note("renewing a revision", context.replace(cache, &again).await)?;
         all.retain(|one| one.metadata.name != update.metadata.name);
         all.push(update.clone());
-        return Some(History { all, update });
+        return Some(History { all, update, collisions });
     }
+    let mut collisions = collisions;
+    for _ in 0..NAMES {
+        let fresh = fresh(owner, template, collisions, newest.saturating_add(1));
+        let made = match context.create(cache, &fresh).await {
+            Err(error) if is_already_exists(&error) => namesake(context, owner, &fresh).await,
+            made => made.map(Some),
+        };
+        match sweep.note("keeping a revision", made)? {
+            Some(update) => {
+                all.push(update.clone());
+                return Some(History { all, update, collisions });
+            }
+            None => collisions = Some(collisions.unwrap_or(0).saturating_add(1)),
+        }
+    }
+    tracing::warn!(owner = owner.meta().name, "other objects have all the names for its revision");
+    sweep.due(LATER);
+    None
+}
+
+/// The owner's own revision of this name and content; nothing if it is somebody else's.
+async fn namesake<O: Kind>(
+    context: &Context,
+    owner: &O,
+    fresh: &ControllerRevision,
+) -> Result<Option<Arc<ControllerRevision>>, kube::Error> {
+    let namespace = owner.meta().namespace.as_deref().unwrap_or_default();
+    let found = ControllerRevision::api(&context.client, namespace).get_opt(name(fresh)).await?;
+    let own = found.filter(|found| {
+        let holder = controller(&found.metadata).map(|holder| holder.uid.as_str());
+        holder == owner.meta().uid.as_deref() && found.data == fresh.data
+    });
+    Ok(own.map(|own| context.caches.revisions.write(own)))
+}
+
+fn fresh<O: Kind>(
+    owner: &O,
+    template: &PodTemplateSpec,
+    collisions: Option<i32>,
+    revision: i64,
+) -> ControllerRevision {
     let hash = hash(template, collisions);
     let mut labels = template.metadata.as_ref().and_then(|meta| meta.labels.clone()).unwrap_or_default();
     labels.insert(HASH_LABEL.to_owned(), hash.clone());
-    let fresh = ControllerRevision {
+    ControllerRevision {
         metadata: ObjectMeta {
             name: Some(format!("{}-{hash}", owner.meta().name.as_deref().unwrap_or_default())),
             namespace: owner.meta().namespace.clone(),
@@ -120,21 +169,8 @@ async fn keep<O: Kind>(
             owner_references: Some(vec![owner_reference(owner)]),
             ..ObjectMeta::default()
         },
-        data: Some(RawExtension(wanted)),
-        revision: newest + 1,
-    };
-    match context.create(cache, &fresh).await {
-        Ok(update) => {
-            all.push(update.clone());
-            Some(History { all, update })
-        }
-        Err(error) => {
-            if is_already_exists(&error) {
-                tracing::warn!(revision = name(&fresh), "a revision's name is taken by another object");
-            }
-            sweep.note::<()>("keeping a revision", Err(error));
-            None
-        }
+        data: Some(RawExtension(data(template))),
+        revision,
     }
 }
 

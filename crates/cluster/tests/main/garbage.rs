@@ -1,4 +1,4 @@
-use crate::support::Bench;
+use crate::support::{Bench, widgets};
 use hostler_cluster::Options;
 use kube::api::{DeleteParams, DynamicObject};
 use serde_json::{Value, json};
@@ -97,20 +97,23 @@ async fn an_owner_that_never_was_is_as_good_as_gone() {
     assert!(bench.get(MAP, "default", "ghost").await.is_some());
 }
 
+async fn until_served(bench: &Bench) {
+    let served = || async {
+        let api = bench.api("example.com/v1", "Widget", Some("default"));
+        api.list(&kube::api::ListParams::default()).await.ok().map(|_| ())
+    };
+    bench.until("widgets are served", served).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn custom_objects_own_and_are_owned() {
     let bench = Bench::start(Options::all());
-    bench.create(crate::support::widgets()).await;
+    bench.create(widgets()).await;
     let widget = |name: &str, owners: Value| {
         json!({"apiVersion": "example.com/v1", "kind": "Widget",
             "metadata": {"name": name, "namespace": "default", "ownerReferences": owners}})
     };
-    bench
-        .until("widgets are served", || async {
-            let api = bench.api("example.com/v1", "Widget", Some("default"));
-            api.list(&kube::api::ListParams::default()).await.ok().map(|_| ())
-        })
-        .await;
+    until_served(&bench).await;
     let owner = bench.create(widget("owner", json!([]))).await;
     bench.create(map("owned", &[&owner])).await;
     let owners = map("x", &[&owner])["metadata"]["ownerReferences"].clone();
@@ -121,4 +124,27 @@ async fn custom_objects_own_and_are_owned() {
     api.delete("owner", &DeleteParams::background()).await.unwrap();
     bench.until_gone(MAP, "default", "owned").await;
     bench.until_gone(("example.com/v1", "Widget"), "default", "child").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_waits_for_kinds_that_are_not_listed_yet() {
+    let path = "/apis/example.com/v1/widgets";
+    let bench = Bench::slow_to_list(Options::all(), path, Duration::from_secs(5));
+    bench.clock.sleep(Duration::from_secs(2)).await;
+    bench.create(widgets()).await;
+    until_served(&bench).await;
+    for (owner, parameters) in [("ahead", DeleteParams::foreground()), ("alone", DeleteParams::orphan())] {
+        let top = bench.create(map(owner, &[])).await;
+        let mut widget = map(owner, &[&top]);
+        widget["apiVersion"] = json!("example.com/v1");
+        widget["kind"] = json!("Widget");
+        bench.create(widget).await;
+        delete(&bench, owner, &parameters).await;
+    }
+    let widget = ("example.com/v1", "Widget");
+    bench.until_gone(MAP, "default", "ahead").await;
+    assert!(bench.get(widget, "default", "ahead").await.is_none(), "the dependent goes first");
+    bench.until_gone(MAP, "default", "alone").await;
+    let orphan = bench.get(widget, "default", "alone").await.expect("the orphan stays");
+    assert!(orphan["metadata"]["ownerReferences"].as_array().is_none_or(Vec::is_empty));
 }

@@ -1,8 +1,8 @@
 //! The life of nodes, and budgets.
 
-use crate::support::{Bench, DEPLOYMENT, condition, deployment};
+use crate::support::{Bench, DEPLOYMENT, condition, deployment, template};
 use hostler_cluster::Options;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -222,6 +222,59 @@ async fn a_budget_knows_what_it_can_spare() {
     assert_eq!(condition(&found, "DisruptionAllowed").unwrap()["reason"], "SufficientPods");
     bench.patch(DEPLOYMENT, "default", "web", json!({"spec": {"replicas": 2}})).await;
     allowed(1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn owners_of_other_kinds_say_their_scale_without_being_searched_for_each_time() {
+    let bench = Bench::start(Options { garbage_collection: false, ..Options::all() });
+    bench.node("n", "8").await;
+    let mut widgets = crate::support::widgets();
+    widgets["spec"]["versions"][0]["subresources"] =
+        json!({"scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}});
+    bench.create(widgets).await;
+    let kind = ("example.com/v1", "Widget");
+    let served =
+        || async { bench.api(kind.0, kind.1, Some("default")).list(&ListParams::default()).await.ok() };
+    bench.until("widgets are served", served).await;
+    for name in ["one", "two", "three"] {
+        let owner = bench
+            .create(json!({
+                "apiVersion": kind.0, "kind": kind.1, "metadata": {"name": name, "namespace": "default"},
+                "spec": {"replicas": 2}
+            }))
+            .await;
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "labels": {"app": "web"}, "ownerReferences": [{
+                "apiVersion": kind.0, "kind": kind.1, "name": name, "uid": owner.metadata.uid, "controller": true
+            }]}
+        });
+        pod["spec"] = template("web", "one", "100m")["spec"].clone();
+        bench.create(pod).await;
+    }
+    bench
+        .create(json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"maxUnavailable": 4, "selector": {"matchLabels": {"app": "web"}}}
+        }))
+        .await;
+    bench
+        .until("all three count", || async {
+            let found = bench.get(("policy/v1", "PodDisruptionBudget"), "default", "web").await?;
+            let status = &found["status"];
+            (status["expectedPods"] == 6 && status["desiredHealthy"] == 2 && status["currentHealthy"] == 3)
+                .then_some(())
+        })
+        .await;
+    for round in 0..5 {
+        let labels = json!({"metadata": {"labels": {"round": round.to_string()}}});
+        bench.patch(("v1", "Pod"), "default", "one", labels).await;
+        bench.clock.sleep(Duration::from_secs(1)).await;
+    }
+    let calls = bench.calls.lock().unwrap();
+    let count = |what: &str| calls.iter().filter(|call| call.starts_with(what)).count();
+    assert!(count("GET /apis/example.com/v1/namespaces/default/widgets/one/scale") > 5, "{calls:#?}");
+    assert_eq!(count("GET /apis?") + count("GET /apis "), 1, "{calls:#?}");
 }
 
 #[tokio::test(start_paused = true)]

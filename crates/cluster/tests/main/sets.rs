@@ -2,7 +2,7 @@
 
 use crate::support::{Bench, condition, template};
 use hostler_cluster::Options;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 const STATEFUL_SET: (&str, &str) = ("apps/v1", "StatefulSet");
@@ -304,4 +304,65 @@ async fn a_jobs_own_rules_decide_its_end() {
     let refused = finished(&bench, "refused", "Failed").await;
     assert_eq!(condition(&refused, "Failed").unwrap()["reason"], "NotSupported");
     assert!(bench.pods("default", "app in (refused, foreign)").await.is_empty(), "nothing was started");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taken_name_of_a_revision_is_got_around() {
+    let bench = Bench::start(Options::all());
+    bench.node("n1", "8").await;
+    for (api_version, kind) in [("apps/v1", "DaemonSet"), ("apps/v1", "StatefulSet")] {
+        let set = json!({
+            "apiVersion": api_version, "kind": kind, "metadata": {"name": "agent", "namespace": "default"},
+            "spec": {"selector": {"matchLabels": {"app": kind}}, "template": template(kind, "agent:1", "100m")}
+        });
+        let revisions = bench.api("apps/v1", "ControllerRevision", Some("default"));
+        let labels = format!("app={kind}");
+        bench.create(set.clone()).await;
+        until_status(
+            &bench,
+            (api_version, kind),
+            "agent",
+            &[("numberReady", 1)][..usize::from(kind == "DaemonSet")],
+        )
+        .await;
+        let made =
+            || async { revisions.list(&ListParams::default().labels(&labels)).await.unwrap().items.pop() };
+        let taken = bench.until("a revision is made", made).await.metadata.name.unwrap();
+        bench
+            .api(api_version, kind, Some("default"))
+            .delete("agent", &DeleteParams::foreground())
+            .await
+            .unwrap();
+        bench.until_gone((api_version, kind), "default", "agent").await;
+        bench
+            .create(json!({
+                "apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 1, "data": {"a": "stranger"},
+                "metadata": {"name": taken, "namespace": "default"}
+            }))
+            .await;
+        bench.create(set).await;
+        until_status(&bench, (api_version, kind), "agent", &[("collisionCount", 1)]).await;
+        let own = made().await.expect("a revision of another name");
+        assert_ne!(own.metadata.name, Some(taken));
+        bench.until("its pod runs", || async { bench.pods("default", &labels).await.pop() }).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_may_have_as_many_indexes_as_a_number_can_say() {
+    let bench = Bench::start(Options::all());
+    let most = i32::MAX;
+    let policy = json!({"rules": [{"succeededIndexes": "0-2147483646"}]});
+    let indexed = json!({
+        "parallelism": 2, "completions": most, "completionMode": "Indexed", "successPolicy": policy, "suspend": true
+    });
+    bench.create(job("wide", Some("Succeeded"), indexed)).await;
+    let status = json!({"status": {"completedIndexes": "0-2147483642", "succeeded": 2_147_483_643}});
+    let jobs = bench.api("batch/v1", "Job", Some("default"));
+    jobs.patch_status("wide", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    bench.node("n", "8").await;
+    bench.patch(JOB, "default", "wide", json!({"spec": {"suspend": false}})).await;
+    let done = finished(&bench, "wide", "Complete").await;
+    assert_eq!(done["status"]["completedIndexes"], "0-2147483646");
+    assert_eq!(done["status"]["succeeded"], most);
 }

@@ -34,7 +34,12 @@ impl Bench {
 
     /// A cluster whose watch of this path tells everything late.
     pub(crate) fn lagging(options: Options, path: &'static str, late: Duration) -> Self {
-        Self::with(options, 1, Some(Lag { path, late }))
+        Self::with(options, 1, Some(Lag { path, late, watch: true }))
+    }
+
+    /// A cluster whose lists of this path come late.
+    pub(crate) fn slow_to_list(options: Options, path: &'static str, late: Duration) -> Self {
+        Self::with(options, 1, Some(Lag { path, late, watch: false }))
     }
 
     pub(crate) fn seeded(options: Options, seed: u64) -> Self {
@@ -142,16 +147,18 @@ impl Bench {
 
 type Answer = BoxFuture<'static, Result<Response<transport::Body>, transport::BoxError>>;
 
-/// A watch whose events come late.
+/// A watch whose events come late, or a list that does.
 #[derive(Clone, Copy)]
 struct Lag {
     path: &'static str,
     late: Duration,
+    watch: bool,
 }
 
 impl Lag {
     fn concerns(self, call: &http::Uri) -> bool {
-        call.path() == self.path && call.query().is_some_and(|query| query.contains("watch=true"))
+        let watch = call.query().is_some_and(|query| query.contains("watch=true"));
+        call.path() == self.path && watch == self.watch
     }
 
     fn hold_back(self, body: transport::Body, clock: Clock) -> transport::Body {

@@ -77,7 +77,8 @@ async fn tend(
         }
     }
     due_when_available(sweep, &left, rules.min_ready_seconds, now);
-    let status = status(set, &self::places(set, &left, nodes, &hash, rules.min_ready_seconds, now));
+    let places = self::places(set, &left, nodes, &hash, rules.min_ready_seconds, now);
+    let status = status(set, &places, history.collisions);
     if set.status.as_ref() != Some(&status) {
         let mut changed = (**set).clone();
         changed.status = Some(status);
@@ -153,7 +154,7 @@ fn places(
     places
 }
 
-fn status(set: &DaemonSet, places: &[Place]) -> DaemonSetStatus {
+fn status(set: &DaemonSet, places: &[Place], collisions: Option<i32>) -> DaemonSetStatus {
     let count = |predicate: &dyn Fn(&Place) -> bool| {
         i32::try_from(places.iter().filter(|place| predicate(place)).count()).unwrap_or(i32::MAX)
     };
@@ -172,6 +173,7 @@ fn status(set: &DaemonSet, places: &[Place]) -> DaemonSetStatus {
         number_unavailable: optional(desired - available),
         updated_number_scheduled: optional(count(&|place| any(place, &|daemon| daemon.current))),
         observed_generation: set.metadata.generation,
+        collision_count: collisions,
         ..set.status.clone().unwrap_or_default()
     }
 }

@@ -124,7 +124,7 @@ async fn ensure_new(
     if !bounds.rolling && (sets.old.iter().any(|set| replicas(set) > 0) || old_pods_left(sets, pods)) {
         return News::None;
     }
-    let all: i32 = sets.old.iter().map(|set| replicas(set)).sum();
+    let all = sets.old.iter().map(|set| replicas(set)).fold(0, i32::saturating_add);
     let count = numbers::for_new_set(bounds, all, 0);
     let fresh = sets::fresh(deployment, latest, count, bounds);
     match context.create(&context.caches.replica_sets, &fresh).await {
@@ -139,7 +139,8 @@ async fn ensure_new(
         }
         Err(error) if is_already_exists(&error) => {
             // Somebody else's set has our name: the next one is made with another.
-            let count = deployment.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0) + 1;
+            let count = deployment.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
+            let count = count.saturating_add(1);
             let patch = json!({"status": {"collisionCount": count}});
             let written =
                 context.merge_status(&context.caches.deployments, deployment.as_ref(), &patch).await;

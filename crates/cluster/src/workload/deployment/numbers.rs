@@ -55,13 +55,13 @@ pub(crate) fn scaled(value: Option<&IntOrString>, of: i32, up: bool) -> i32 {
         Some(IntOrString::String(text)) => text.trim_end_matches('%').parse::<i64>().unwrap_or(0),
         None => 25,
     };
-    let hundredths = percent * i64::from(of);
-    let whole = if up { (hundredths + 99).div_euclid(100) } else { hundredths.div_euclid(100) };
-    i32::try_from(whole).unwrap_or(i32::MAX)
+    let hundredths = percent.saturating_mul(i64::from(of));
+    let whole = if up { hundredths.saturating_add(99).div_euclid(100) } else { hundredths.div_euclid(100) };
+    i32::try_from(whole).unwrap_or(if whole < 0 { i32::MIN } else { i32::MAX })
 }
 
 fn total(sets: &[Set]) -> i32 {
-    sets.iter().map(|set| set.replicas).sum()
+    sets.iter().map(|set| set.replicas).fold(0, i32::saturating_add)
 }
 
 /// How many replicas the new set gets, given all sets including it.
@@ -69,16 +69,16 @@ pub(crate) fn for_new_set(bounds: Bounds, all: i32, new: i32) -> i32 {
     if !bounds.rolling {
         return bounds.replicas;
     }
-    let room = bounds.most() - all;
+    let room = bounds.most().saturating_sub(all);
     if room <= 0 {
         return new;
     }
-    new + room.min(bounds.replicas - new)
+    new.saturating_add(room.min(bounds.replicas.saturating_sub(new)))
 }
 
 /// One step of a rolling update: changes as (place, replicas). `old` is ordered by age, oldest first.
 pub(crate) fn roll(bounds: Bounds, new: &Set, old: &[Set]) -> Vec<(usize, i32)> {
-    let all = total(old) + new.replicas;
+    let all = total(old).saturating_add(new.replicas);
     if new.replicas > bounds.replicas {
         return vec![(new.at, bounds.replicas)];
     }
@@ -92,9 +92,10 @@ pub(crate) fn roll(bounds: Bounds, new: &Set, old: &[Set]) -> Vec<(usize, i32)> 
 }
 
 fn shrink_old(bounds: Bounds, new: &Set, old: &[Set]) -> Vec<(usize, i32)> {
-    let all = total(old) + new.replicas;
-    let least = bounds.replicas - bounds.unavailable;
-    let removable = all - least - (new.replicas - new.available);
+    let all = total(old).saturating_add(new.replicas);
+    let least = bounds.replicas.saturating_sub(bounds.unavailable);
+    let unready = new.replicas.saturating_sub(new.available);
+    let removable = all.saturating_sub(least).saturating_sub(unready);
     if total(old) == 0 || removable <= 0 {
         return Vec::new();
     }
@@ -102,12 +103,12 @@ fn shrink_old(bounds: Bounds, new: &Set, old: &[Set]) -> Vec<(usize, i32)> {
     // Replicas that do not work cost nothing: they go first.
     let mut cleaned = 0;
     for set in &mut sets {
-        let broken = (set.replicas - set.available).max(0).min(removable - cleaned);
+        let broken = set.replicas.saturating_sub(set.available).max(0).min(removable - cleaned);
         set.replicas -= broken;
         cleaned += broken;
     }
-    let available = new.available + sets.iter().map(|set| set.available).sum::<i32>();
-    let mut rest = (available - least).max(0);
+    let available = sets.iter().map(|set| set.available).fold(new.available, i32::saturating_add);
+    let mut rest = available.saturating_sub(least).max(0);
     for set in &mut sets {
         let fewer = set.replicas.min(rest);
         set.replicas -= fewer;
@@ -174,7 +175,8 @@ pub(crate) fn share(
         return Vec::new();
     }
     let allowed = if bounds.replicas > 0 { bounds.most() } else { 0 };
-    let change = allowed - active.iter().map(|set| set.replicas).sum::<i32>();
+    let present = active.iter().map(|set| set.replicas).fold(0, i32::saturating_add);
+    let change = allowed.saturating_sub(present);
     // Larger sets first; among equals the newest grows first and the oldest shrinks first.
     let mut sets: Vec<(usize, &Set)> = active.into_iter().enumerate().collect();
     if change > 0 {
@@ -186,17 +188,17 @@ pub(crate) fn share(
     let mut sizes: Vec<(usize, i32)> = Vec::new();
     for (_, set) in sets {
         let part = if change == given { 0 } else { portion(bounds, status_replicas, set, change, given) };
-        given += part;
-        sizes.push((set.at, set.replicas + part));
+        given = part.saturating_add(given);
+        sizes.push((set.at, set.replicas.saturating_add(part)));
     }
     if let Some(first) = sizes.first_mut() {
-        first.1 = (first.1 + change - given).max(0);
+        first.1 = first.1.saturating_add(change.saturating_sub(given)).max(0);
     }
     sizes
 }
 
 fn portion(bounds: Bounds, status_replicas: i32, set: &Set, change: i32, given: i32) -> i32 {
-    let left = change - given;
+    let left = change.saturating_sub(given);
     let fraction = if bounds.replicas == 0 {
         -set.replicas
     } else {
@@ -204,7 +206,7 @@ fn portion(bounds: Bounds, status_replicas: i32, set: &Set, change: i32, given: 
         let share = f64::from(set.replicas) * f64::from(bounds.most()) / f64::from(before);
         #[expect(clippy::cast_possible_truncation, reason = "a share of a replica count is one itself")]
         let share = share.round() as i32;
-        share - set.replicas
+        share.saturating_sub(set.replicas)
     };
     if change > 0 { fraction.min(left) } else { fraction.max(left) }
 }
@@ -230,6 +232,11 @@ mod tests {
             (3, serde_json::json!({"rollingUpdate": {"maxSurge": 0, "maxUnavailable": "10%"}}), (0, 1)),
             (3, serde_json::json!({"rollingUpdate": {"maxSurge": 0, "maxUnavailable": "100%"}}), (0, 3)),
             (3, serde_json::json!({"type": "Recreate"}), (0, 0)),
+            (
+                i32::MAX,
+                serde_json::json!({"rollingUpdate": {"maxSurge": "9223372036854775807%", "maxUnavailable": "100%"}}),
+                (i32::MAX, i32::MAX),
+            ),
         ] {
             let deployment: Deployment = serde_json::from_value(serde_json::json!({
                 "spec": {"replicas": replicas, "strategy": strategy, "selector": {}, "template": {}}
@@ -307,6 +314,20 @@ mod tests {
         ] {
             assert_eq!(share(limits, 13, new.as_ref(), &old), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn numbers_beyond_any_cluster_stop_at_the_largest() {
+        let most = i32::MAX;
+        let (new, old) = (set(0, most, 0), vec![set(1, most, most), set(2, most, most)]);
+        let limits = bounds(most, most, 0);
+        assert_eq!(for_new_set(limits, most, 0), 0, "no room");
+        assert_eq!(roll(limits, &set(0, 0, 0), &old), [], "nothing can be added or removed");
+        assert_eq!(roll(bounds(1, 0, 0), &new, &old), [(0, 1)]);
+        let shared = share(bounds(1, 0, 0), most, Some(&new), &old);
+        assert!(shared.iter().all(|(_, replicas)| (0..=most).contains(replicas)), "{shared:?}");
+        let grown = share(limits, 1, Some(&set(0, 1, 0)), &[set(1, 1, 1)]);
+        assert!(grown.iter().all(|(_, replicas)| (0..=most).contains(replicas)), "{grown:?}");
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl Sets {
 
     /// The revision that the new set has or gets.
     pub(super) fn next_revision(&self) -> i64 {
-        self.old.iter().map(|set| revision(set)).max().unwrap_or(0) + 1
+        self.old.iter().map(|set| revision(set)).max().unwrap_or(0).saturating_add(1)
     }
 }
 

@@ -58,7 +58,7 @@ fn counts(
     new: Option<&ReplicaSet>,
     now: Timestamp,
 ) -> DeploymentStatus {
-    let sum = |of: &dyn Fn(&ReplicaSet) -> i32| sets.iter().map(|set| of(set)).sum::<i32>();
+    let sum = |of: &dyn Fn(&ReplicaSet) -> i32| sets.iter().map(|set| of(set)).fold(0, i32::saturating_add);
     let optional = |count: i32| (count > 0).then_some(count);
     let status_of = |set: &ReplicaSet| set.status.clone().unwrap_or_default();
     let available = sum(&|set| status_of(set).available_replicas.unwrap_or(0));
@@ -69,10 +69,10 @@ fn counts(
         updated_replicas: optional(new.map_or(0, |set| status_of(set).replicas)),
         ready_replicas: optional(sum(&|set| status_of(set).ready_replicas.unwrap_or(0))),
         available_replicas: optional(available),
-        unavailable_replicas: optional(asked - available),
+        unavailable_replicas: optional(asked.saturating_sub(available)),
         ..deployment.status.clone().unwrap_or_default()
     };
-    if available >= bounds.replicas - bounds.unavailable {
+    if available >= bounds.replicas.saturating_sub(bounds.unavailable) {
         let message = "Deployment has minimum availability.";
         set_condition(&mut status, "Available", "True", "MinimumReplicasAvailable", message, now);
     } else {
@@ -93,8 +93,9 @@ pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) ->
 
 fn is_progressing(old: &DeploymentStatus, new: &DeploymentStatus) -> bool {
     let grew = |old: Option<i32>, new: Option<i32>| new.unwrap_or(0) > old.unwrap_or(0);
-    let outdated =
-        |status: &DeploymentStatus| status.replicas.unwrap_or(0) - status.updated_replicas.unwrap_or(0);
+    let outdated = |status: &DeploymentStatus| {
+        status.replicas.unwrap_or(0).saturating_sub(status.updated_replicas.unwrap_or(0))
+    };
     grew(old.updated_replicas, new.updated_replicas)
         || outdated(new) < outdated(old)
         || grew(old.ready_replicas, new.ready_replicas)

@@ -3,6 +3,7 @@
 //! Ended pods are counted exactly once, as the real controller does it: first their uids are written into the
 //! status, then the finalizer that keeps them is removed, then the number goes up.
 
+mod indexes;
 mod plan;
 mod policy;
 mod status;
@@ -18,7 +19,7 @@ use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::{EnvVar, Pod};
 use kube::Api;
 use kube::api::DeleteParams;
-use plan::{Next, Rules, Seen, Worker, parse_ranges, plan};
+use plan::{Next, Rules, Seen, Worker, plan};
 use policy::Failure;
 use serde_json::json;
 use status::is_finished;
@@ -114,7 +115,7 @@ async fn tend(context: &Context, job: &Arc<Job>, pods: &Owned<Pod>, sweep: &mut 
     }
     let ended: Vec<Arc<Pod>> = claimed.iter().filter(|pod| has_ended(pod)).cloned().collect();
     let counted = release(context, &ended, sweep).await;
-    status::count(&mut status, &claimed, &counted);
+    status::count(&mut status, spec, &claimed, &counted);
 
     let rules = rules(spec, &status);
     let seen = seen(spec, &status, &claimed);
@@ -270,11 +271,11 @@ fn seen(spec: &JobSpec, status: &JobStatus, pods: &[Arc<Pod>]) -> Seen {
         .filter(|pod| phase(pod) == "Failed" && policy::failure(spec, pod) != Failure::Ignored)
         .filter_map(|pod| ended_at(pod))
         .max();
-    let doublings = u32::try_from(failed - 1).unwrap_or(0).min(16);
+    let doublings = u32::try_from(failed.saturating_sub(1)).unwrap_or(0).min(16);
     let delay = FIRST_DELAY.saturating_mul(1 << doublings).min(LONGEST_DELAY);
     let not_before =
         last.filter(|_| failed > 0).and_then(|last| last.checked_add(SignedDuration::from_secs(delay)).ok());
-    let completed = parse_ranges(status.completed_indexes.as_deref().unwrap_or_default());
+    let completed = status::completed(status, spec);
     Seen {
         decided: status::decided(status),
         unsupported: policy::unsupported(spec),

@@ -1,7 +1,10 @@
 //! What a job does next.
 
+use super::indexes::Indexes;
 use jiff::Timestamp;
-use std::collections::BTreeSet;
+
+/// No more pods than this are made for one job in one sweep.
+const BURST: usize = 500;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rules {
@@ -33,7 +36,7 @@ pub(super) struct Seen {
     pub(super) met: Option<usize>,
     pub(super) succeeded: i32,
     pub(super) failed: i32,
-    pub(super) completed: BTreeSet<i32>,
+    pub(super) completed: Indexes,
     /// Pods that have not ended.
     pub(super) workers: Vec<Worker>,
     /// No new pods before this time, because earlier ones failed.
@@ -97,63 +100,26 @@ pub(super) fn plan(rules: &Rules, seen: &Seen, now: Timestamp) -> Next {
     let active: Vec<&Worker> = seen.workers.iter().filter(|worker| !worker.leaving).collect();
     let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
     let wanted = match rules.completions {
-        Some(completions) => rules.parallelism.min(completions - seen.succeeded),
+        Some(completions) => rules.parallelism.min(completions.saturating_sub(seen.succeeded)),
         None if seen.succeeded > 0 => count(active.len()).min(rules.parallelism),
         None => rules.parallelism,
     };
-    let surplus = usize::try_from(count(active.len()) - wanted).unwrap_or(0);
+    let surplus = usize::try_from(count(active.len()).saturating_sub(wanted)).unwrap_or(0);
     let delete = active.iter().rev().take(surplus).map(|worker| worker.uid.clone()).collect();
     let present = if rules.wait_for_leaving { seen.workers.len() } else { active.len() };
-    let mut missing = usize::try_from(wanted - count(present)).unwrap_or(0);
+    let mut missing = usize::try_from(wanted.saturating_sub(count(present))).unwrap_or(0).min(BURST);
     if seen.not_before.is_some_and(|at| at > now) {
         missing = 0;
     }
     let create = if rules.indexed {
-        let busy: BTreeSet<i32> = seen
-            .workers
-            .iter()
-            .filter(|worker| !worker.leaving || rules.wait_for_leaving)
-            .filter_map(|worker| worker.index)
-            .collect();
-        (0..rules.completions.unwrap_or(0))
-            .filter(|index| !seen.completed.contains(index) && !busy.contains(index))
-            .take(missing)
-            .map(Some)
-            .collect()
+        let busy = seen.workers.iter().filter(|worker| !worker.leaving || rules.wait_for_leaving);
+        let mut taken = seen.completed.clone();
+        taken.extend(busy.filter_map(|worker| worker.index));
+        taken.missing(rules.completions.unwrap_or(0)).take(missing).map(Some).collect()
     } else {
         vec![None; missing]
     };
     Next::Work { create, delete }
-}
-
-/// Indexes as Kubernetes writes them: `0,2-4`.
-pub(super) fn ranges(indexes: &BTreeSet<i32>) -> String {
-    let mut parts: Vec<(i32, i32)> = Vec::new();
-    for index in indexes {
-        match parts.last_mut() {
-            Some((_, last)) if *last + 1 == *index => *last = *index,
-            _ => parts.push((*index, *index)),
-        }
-    }
-    let words: Vec<String> = parts
-        .into_iter()
-        .map(|(first, last)| match last - first {
-            0 => first.to_string(),
-            1 => format!("{first},{last}"),
-            _ => format!("{first}-{last}"),
-        })
-        .collect();
-    words.join(",")
-}
-
-pub(super) fn parse_ranges(text: &str) -> BTreeSet<i32> {
-    text.split(',')
-        .filter_map(|part| {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            Some(first.trim().parse::<i32>().ok()?..=last.trim().parse::<i32>().ok()?)
-        })
-        .flatten()
-        .collect()
 }
 
 #[cfg(test)]
@@ -213,6 +179,18 @@ mod tests {
                 seen(0, 0, &["-", "-x"]),
                 work(0, &[]),
             ),
+            (
+                "many, but not at once",
+                Rules { parallelism: i32::MAX, ..queue.clone() },
+                seen(0, 0, &[]),
+                work(500, &[]),
+            ),
+            (
+                "numbers that nobody wrote in earnest",
+                Rules { parallelism: i32::MAX, completions: Some(i32::MAX), ..rules.clone() },
+                seen(i32::MIN, 0, &["-"]),
+                work(500, &[]),
+            ),
             ("suspended", Rules { suspended: true, ..rules.clone() }, seen(0, 0, &["-"]), Next::Suspend),
             ("a queue starts", queue.clone(), seen(0, 0, &[]), work(2, &[])),
             ("a queue runs out", queue.clone(), seen(1, 0, &["-"]), work(0, &[])),
@@ -225,8 +203,20 @@ mod tests {
             (
                 "indexes in order",
                 indexed,
-                Seen { completed: [0].into(), ..seen(1, 0, &["2"]) },
+                Seen { completed: Indexes::parse("0", 3), ..seen(1, 0, &["2"]) },
                 Next::Work { create: vec![Some(1)], delete: vec![] },
+            ),
+            (
+                "all indexes but the last ones",
+                Rules { indexed: true, parallelism: i32::MAX, completions: Some(i32::MAX), ..rules.clone() },
+                Seen {
+                    completed: Indexes::parse("0-2147483640", i32::MAX),
+                    ..seen(i32::MAX - 6, 0, &["2147483642"])
+                },
+                Next::Work {
+                    create: [641, 643, 644, 645, 646].map(|index| Some(2_147_483_000 + index)).into(),
+                    delete: vec![],
+                },
             ),
         ] {
             assert_eq!(plan(&rules, &seen, at(100)), expected, "{name}");
@@ -245,17 +235,6 @@ mod tests {
             (&rules, decided, "PodFailurePolicy"),
         ] {
             assert_eq!(end(plan(rules, &seen, at(100))), expected);
-        }
-    }
-
-    #[test]
-    fn indexes_are_written_as_ranges() {
-        for (text, indexes) in
-            [("", vec![]), ("0", vec![0]), ("0,1", vec![0, 1]), ("0,2-4,7", vec![0, 2, 3, 4, 7])]
-        {
-            let indexes: BTreeSet<i32> = indexes.into_iter().collect();
-            assert_eq!(ranges(&indexes), text);
-            assert_eq!(parse_ranges(text), indexes);
         }
     }
 }

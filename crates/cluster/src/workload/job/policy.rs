@@ -1,9 +1,8 @@
 //! What a job's own rules say about pods that failed and indexes that succeeded.
 
-use super::plan::parse_ranges;
+use super::indexes::Indexes;
 use k8s_openapi::api::batch::v1::{JobSpec, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
-use std::collections::BTreeSet;
 
 /// What a failed pod means for its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,19 +65,18 @@ fn exit_code(container: &ContainerStatus, wanted: &PodFailurePolicyOnExitCodesRe
 }
 
 /// The first rule of the success policy that is met by the indexes that succeeded.
-pub(super) fn success(spec: &JobSpec, completed: &BTreeSet<i32>) -> Option<usize> {
+pub(super) fn success(spec: &JobSpec, completed: &Indexes) -> Option<usize> {
     let completions = spec.completions.unwrap_or(0);
-    let enough = |found: usize, wanted: Option<i32>| {
-        wanted.is_some_and(|wanted| usize::try_from(wanted).is_ok_and(|wanted| found >= wanted))
+    let enough = |found: i64, wanted: Option<i32>| {
+        wanted.is_some_and(|wanted| wanted >= 0 && found >= i64::from(wanted))
     };
     spec.success_policy.as_ref()?.rules.iter().position(|rule| match &rule.succeeded_indexes {
         Some(indexes) => {
-            let mut indexes = parse_ranges(indexes);
-            indexes.retain(|index| *index < completions);
-            let found = indexes.intersection(completed).count();
-            found > 0 && (found == indexes.len() || enough(found, rule.succeeded_count))
+            let indexes = Indexes::parse(indexes, completions);
+            let found = indexes.count_common(completed);
+            found > 0 && (found == indexes.count() || enough(found, rule.succeeded_count))
         }
-        None => !completed.is_empty() && enough(completed.len(), rule.succeeded_count),
+        None => !completed.is_empty() && enough(completed.count(), rule.succeeded_count),
     })
 }
 
@@ -191,9 +189,14 @@ mod tests {
             ("nothing yet", json!([{"succeededCount": 0}]), vec![], None),
         ] {
             let spec = spec(json!({"successPolicy": {"rules": rules}}));
-            assert_eq!(success(&spec, &completed.into_iter().collect()), expected, "{name}");
+            let mut indexes = Indexes::default();
+            indexes.extend(completed);
+            assert_eq!(success(&spec, &indexes), expected, "{name}");
         }
-        assert_eq!(success(&spec(json!({})), &[0, 1, 2].into()), None);
+        assert_eq!(success(&spec(json!({})), &Indexes::parse("0-2", 5)), None);
+        let huge = json!({"completions": i32::MAX, "successPolicy": {"rules": [{"succeededIndexes": "0-2147483647"}]}});
+        assert_eq!(success(&spec(huge.clone()), &Indexes::parse("0-9", i32::MAX)), None);
+        assert_eq!(success(&spec(huge), &Indexes::parse("0-2147483647", i32::MAX)), Some(0));
     }
 
     #[test]

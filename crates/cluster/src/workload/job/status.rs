@@ -1,6 +1,7 @@
 //! What a job says about itself.
 
-use super::plan::{Next, parse_ranges, ranges};
+use super::indexes::Indexes;
+use super::plan::Next;
 use super::policy::{Failure, failure};
 use super::{index_of, is_tracked, ready_workers};
 use crate::cache::uid;
@@ -78,21 +79,26 @@ fn tidy(uncounted: UncountedTerminatedPods) -> Option<UncountedTerminatedPods> {
     (tidied != UncountedTerminatedPods::default()).then_some(tidied)
 }
 
+/// The indexes that have succeeded, as far as the job has them.
+pub(super) fn completed(status: &JobStatus, spec: &JobSpec) -> Indexes {
+    Indexes::parse(status.completed_indexes.as_deref().unwrap_or_default(), spec.completions.unwrap_or(0))
+}
+
 /// Counts pods that were written down and are let go of, or gone.
-pub(super) fn count(status: &mut JobStatus, pods: &[Arc<Pod>], released: &[String]) {
+pub(super) fn count(status: &mut JobStatus, spec: &JobSpec, pods: &[Arc<Pod>], released: &[String]) {
     let mut uncounted = status.uncounted_terminated_pods.clone().unwrap_or_default();
     let waits = |one: &String| pods.iter().any(|pod| uid(pod.as_ref()) == one) && !released.contains(one);
-    let mut completed = parse_ranges(status.completed_indexes.as_deref().unwrap_or_default());
-    for pod in pods.iter().filter(|pod| phase(pod) == "Succeeded") {
-        completed.extend(index_of(pod));
-    }
+    let mut completed = completed(status, spec);
+    let succeeded = pods.iter().filter(|pod| phase(pod) == "Succeeded");
+    let end = spec.completions.unwrap_or(0);
+    completed.extend(succeeded.filter_map(|pod| index_of(pod)).filter(|index| *index < end));
     let settle = |list: &mut Option<Vec<String>>, number: &mut Option<i32>| {
         let all = list.take().unwrap_or_default();
         let before = all.len();
         let rest: Vec<String> = all.into_iter().filter(waits).collect();
         let more = i32::try_from(before - rest.len()).unwrap_or(0);
         if more > 0 {
-            *number = Some(number.unwrap_or(0) + more);
+            *number = Some(number.unwrap_or(0).saturating_add(more));
         }
         *list = Some(rest);
     };
@@ -100,8 +106,8 @@ pub(super) fn count(status: &mut JobStatus, pods: &[Arc<Pod>], released: &[Strin
     settle(&mut uncounted.succeeded, &mut status.succeeded);
     if !completed.is_empty() {
         // Two pods of one index count once.
-        status.succeeded = Some(i32::try_from(completed.len()).unwrap_or(i32::MAX));
-        status.completed_indexes = Some(ranges(&completed));
+        status.succeeded = Some(i32::try_from(completed.count()).unwrap_or(i32::MAX));
+        status.completed_indexes = Some(completed.to_string());
     }
     status.uncounted_terminated_pods = tidy(uncounted);
 }
@@ -188,9 +194,9 @@ mod tests {
         note_ended(&mut status, &spec, &pods);
         let uncounted = status.uncounted_terminated_pods.clone().unwrap();
         assert_eq!((uncounted.succeeded.unwrap().len(), uncounted.failed.unwrap().len()), (1, 1));
-        count(&mut status, &pods, &["a".to_owned()]);
+        count(&mut status, &spec, &pods, &["a".to_owned()]);
         assert_eq!((status.succeeded, status.failed), (Some(1), None), "b is not released yet");
-        count(&mut status, &pods[..1], &[]);
+        count(&mut status, &spec, &pods[..1], &[]);
         assert_eq!((status.succeeded, status.failed), (Some(1), Some(1)), "b is gone");
         assert!(status.uncounted_terminated_pods.is_none());
     }

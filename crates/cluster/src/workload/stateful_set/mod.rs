@@ -225,7 +225,7 @@ fn status(
         current_revision: Some(revision::name(current).to_owned()),
         update_revision: Some(revision::name(&history.update).to_owned()),
         observed_generation: set.metadata.generation,
-        collision_count: Some(set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0)),
+        collision_count: Some(history.collisions.unwrap_or(0)),
         ..set.status.clone().unwrap_or_default()
     }
 }

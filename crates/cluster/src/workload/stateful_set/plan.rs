@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+/// No more pods than this are made or removed for one set in one sweep.
+const BURST: usize = 500;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rules {
     /// The first ordinal.
@@ -60,7 +63,7 @@ pub(super) fn plan(rules: &Rules, members: &BTreeMap<i32, Member>) -> Vec<Step> 
             // Its turn is not over.
             Some(_) => return steps,
         }
-        if rules.ordered {
+        if rules.ordered || steps.len() == BURST {
             return steps;
         }
     }
@@ -72,7 +75,7 @@ pub(super) fn plan(rules: &Rules, members: &BTreeMap<i32, Member>) -> Vec<Step> 
         if !member.leaving {
             steps.push(Step::Delete(*ordinal));
         }
-        if rules.ordered {
+        if rules.ordered || steps.len() == BURST {
             return steps;
         }
     }
@@ -174,5 +177,7 @@ mod tests {
         ] {
             assert_eq!(plan(&rules, &members(&states)), expected, "{name}");
         }
+        let huge = Rules { start: 7, replicas: i32::MAX, ..parallel };
+        assert_eq!(plan(&huge, &members(&[(8, "")])).len(), BURST, "many, but not at once");
     }
 }
