@@ -18,5 +18,5 @@ mod store;
 pub use authority::{Authority, Identity};
 pub use plane::{ADMINISTRATOR, ControlPlane, Options, Part, temporary_directory};
 pub use ports::free_port;
-pub use process::{Process, Program, supervise};
+pub use process::{Process, Program, own_binary, supervise};
 pub use store::{BuildError, Store};

@@ -5,7 +5,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hostler_control_plane::{
     ADMINISTRATOR, BuildError, ControlPlane, Options, Process, Store, catalogue, cluster_api, gardener,
-    supervise, temporary_directory,
+    own_binary, supervise, temporary_directory,
 };
 use std::{
     ffi::OsString,
@@ -122,7 +122,7 @@ fn run_build(build: &Build) -> anyhow::Result<()> {
         names => names.iter().map(|name| named(name)).collect::<anyhow::Result<_>>()?,
     };
     let start = Instant::now();
-    let store = Store::of_user()?;
+    let store = own_store()?;
     let missing = wanted.iter().filter(|binary| !store.has(binary)).count();
     store.build(&wanted, &mut say)?;
     if missing == 0 {
@@ -131,6 +131,11 @@ fn run_build(build: &Build) -> anyhow::Result<()> {
         say(&format!("{missing} of {} built in {:.0} s", wanted.len(), start.elapsed().as_secs_f64()));
     }
     Ok(())
+}
+
+/// The user's store; what is built in it ends with this process.
+fn own_store() -> anyhow::Result<Store> {
+    Ok(Store::of_user()?.supervised_by(own_binary()?))
 }
 
 fn named(name: &str) -> anyhow::Result<&'static catalogue::Binary> {
@@ -159,7 +164,7 @@ fn run_up(up: Up) -> anyhow::Result<()> {
         None => (temporary_directory()?, true),
     };
     let result = runtime.block_on(run_until_asked_to_end(&up, &directory));
-    // A build that is under way goes on by itself.
+    // Does not wait for a build that is under way: it ends with this process.
     runtime.shutdown_background();
     if ours {
         // Something that was just being started may still write there; after a failure the logs are kept.
@@ -237,7 +242,7 @@ async fn look_after(plane: &mut ControlPlane, companions: &mut [Process]) -> any
 
 /// Starts everything. Whoever drops what this returns ends the processes.
 async fn start(up: &Up, directory: &Path) -> anyhow::Result<(ControlPlane, Vec<Process>)> {
-    let store = Store::of_user()?;
+    let store = own_store()?;
     let mut options = Options::new(store.clone(), directory.to_owned());
     if up.bare {
         options.parts.clear();

@@ -204,6 +204,6 @@ fn end_group(child: &mut std::process::Child, group: Pid, grace: Duration) -> an
 }
 
 /// The supervisor when the caller is this crate's own binary.
-pub(crate) fn own_binary() -> anyhow::Result<PathBuf> {
+pub fn own_binary() -> anyhow::Result<PathBuf> {
     env::current_exe().context("the path of this program cannot be found")
 }

@@ -7,14 +7,22 @@ use std::{
     env, fmt,
     fs::{self, File},
     io,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{self, Command},
+    process::{self, Command, Stdio},
     time::Instant,
 };
 
 /// Where binaries are kept.
 #[derive(Clone, Debug)]
-pub struct Store(PathBuf);
+pub struct Store {
+    root: PathBuf,
+    /// Go ends with its owner where there is one.
+    supervisor: Option<PathBuf>,
+}
+
+/// A module's files are asked for again when the network fails; Go itself does not do that.
+const DOWNLOAD_ATTEMPTS: u32 = 3;
 
 /// Why something could not be built.
 #[derive(Debug)]
@@ -51,11 +59,17 @@ impl Store {
             .or_else(|| directory("XDG_CACHE_HOME").map(|cache| cache.join("hostler")))
             .or_else(|| directory("HOME").map(|home| home.join(".cache/hostler")))
             .context("there is no place for the binaries: set HOSTLER_CACHE_DIR or HOME")?;
-        Ok(Self(root.join("control-plane")))
+        Ok(Self::at(root.join("control-plane")))
     }
 
-    pub fn at(directory: PathBuf) -> Self {
-        Self(directory)
+    pub fn at(root: PathBuf) -> Self {
+        Self { root, supervisor: None }
+    }
+
+    /// What is being built ends with this process. `supervisor` is this crate's binary.
+    pub fn supervised_by(mut self, supervisor: PathBuf) -> Self {
+        self.supervisor = Some(supervisor);
+        self
     }
 
     /// Where a binary is once it is built.
@@ -82,8 +96,8 @@ impl Store {
         if !go_is_there() {
             return Err(BuildError::NoGo);
         }
-        fs::create_dir_all(&self.0).with_context(|| format!("{} cannot be made", self.0.display()))?;
-        let lock = self.0.join("lock");
+        fs::create_dir_all(&self.root).with_context(|| format!("{} cannot be made", self.root.display()))?;
+        let lock = self.root.join("lock");
         let lock = File::create(&lock).with_context(|| format!("{} cannot be made", lock.display()))?;
         lock.lock().context("the cache cannot be locked")?;
         for binary in missing {
@@ -108,11 +122,16 @@ impl Store {
         let draft = directory.join("bin").join(format!(".{}.{}", binary.name, process::id()));
         let versions = group.versions.iter().map(|(variable, value)| format!(" -X {variable}={value}"));
         let link = format!("-s -w{}", versions.collect::<String>());
-        go(
-            &directory,
-            &["build", "-trimpath", "-ldflags", &link, "-o", &draft.to_string_lossy(), binary.package],
-        )
-        .with_context(|| format!("{} cannot be built", binary.name))?;
+        let arguments =
+            ["build", "-trimpath", "-ldflags", &link, "-o", &draft.to_string_lossy(), binary.package];
+        let mut attempts = 1..DOWNLOAD_ATTEMPTS;
+        let built = loop {
+            match self.go(&directory, &arguments) {
+                Err(error) if is_about_the_network(&error) && attempts.next().is_some() => {}
+                result => break result,
+            }
+        };
+        built.with_context(|| format!("{} cannot be built", binary.name))?;
         // Only now is the module there for sure.
         self.copy_assets(group)?;
         // A binary is there as a whole, with all that belongs to it, or not at all.
@@ -125,7 +144,7 @@ impl Store {
             if target.is_dir() {
                 continue;
             }
-            let root = go(&self.directory(group), &["list", "-m", "-f", "{{.Dir}}", module])?;
+            let root = self.go(&self.directory(group), &["list", "-m", "-f", "{{.Dir}}", module])?;
             let draft = self.directory(group).join(format!(".assets.{}", process::id()));
             copy_files(&Path::new(root.trim()).join(from), &draft)
                 .and_then(|()| fs::create_dir_all(target.parent().unwrap_or(&target)))
@@ -135,8 +154,37 @@ impl Store {
         Ok(())
     }
 
+    fn go(&self, directory: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+        let mut command = self.supervisor.as_ref().map_or_else(
+            || Command::new("go"),
+            |supervisor| {
+                let mut command = Command::new(supervisor);
+                command.args(["supervise", "--grace-millis", "0", "--", "go"]).process_group(0);
+                command
+            },
+        );
+        let mut child = command
+            .args(arguments)
+            .current_dir(directory)
+            .env("GOFLAGS", "")
+            .env("GOWORK", "off")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("go cannot be started")?;
+        // Held until the end: without it the supervisor would end Go.
+        let pipe = child.stdin.take();
+        let output = child.wait_with_output().context("go cannot be waited for")?;
+        drop(pipe);
+        if !output.status.success() {
+            bail!("go {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim_end());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
     fn directory(&self, group: &Group) -> PathBuf {
-        self.0.join(format!("{}-{}", group.name, key(group)))
+        self.root.join(format!("{}-{}", group.name, key(group)))
     }
 }
 
@@ -154,22 +202,13 @@ fn key(group: &Group) -> String {
     format!("{short:016x}")
 }
 
-fn go_is_there() -> bool {
-    Command::new("go").arg("version").output().is_ok_and(|output| output.status.success())
+fn is_about_the_network(error: &anyhow::Error) -> bool {
+    let text = error.to_string();
+    text.contains("Get \"http") || text.contains("unexpected EOF") || text.contains("connection reset")
 }
 
-fn go(directory: &Path, arguments: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new("go")
-        .args(arguments)
-        .current_dir(directory)
-        .env("GOFLAGS", "")
-        .env("GOWORK", "off")
-        .output()
-        .context("go cannot be started")?;
-    if !output.status.success() {
-        bail!("go {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim_end());
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+fn go_is_there() -> bool {
+    Command::new("go").arg("version").output().is_ok_and(|output| output.status.success())
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {

@@ -189,6 +189,10 @@ fn job_spec(spec: &Value, field: &str, report: &mut Report) {
                     report.invalid(format!("{field}.{key}"), value, "requires indexed completion mode");
                 }
             }
+            if has(spec, &["successPolicy"]) {
+                let policy = at(spec, &["successPolicy"]).clone();
+                report.invalid(format!("{field}.successPolicy"), policy, "requires indexed completion mode");
+            }
         }
         other => report.unsupported(format!("{field}.completionMode"), other, &["NonIndexed", "Indexed"]),
     }

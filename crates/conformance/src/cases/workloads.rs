@@ -24,6 +24,7 @@ area!("deployment":
 "job":
     defaults_of_a_job,
     restart_policy_must_be_chosen,
+    a_success_policy_needs_indexes,
     template_of_a_job_is_immutable;
 "disruption budget":
     either_minimum_or_maximum,
@@ -289,6 +290,21 @@ async fn restart_policy_must_be_chosen(c: Ctx) -> Outcome {
         "Invalid",
         "spec.template.spec.restartPolicy: Required value: valid values: \"OnFailure\", \"Never\"",
     )?;
+    Ok(())
+}
+
+async fn a_success_policy_needs_indexes(c: Ctx) -> Outcome {
+    let mut body = job("a");
+    body["spec"]["successPolicy"] = json!({"rules": [{"succeededCount": 1}]});
+    let reply = c.post(&c.group("batch/v1", "jobs?dryRun=All"), &body).await?;
+    reply.refused_about(422, "Invalid", "spec.successPolicy")?.causes(&[(
+        "FieldValueInvalid",
+        "spec.successPolicy",
+        "requires indexed completion mode",
+    )])?;
+    body["spec"]["completionMode"] = json!("Indexed");
+    body["spec"]["completions"] = json!(1);
+    c.create(&c.group("batch/v1", "jobs?dryRun=All"), &body).await?;
     Ok(())
 }
 

@@ -1,7 +1,11 @@
 //! `cargo xtask control-plane` as a person uses it.
 
-use crate::stage::{Directory, supervisor};
-use std::process::{Command, Output};
+use crate::stage::{Directory, store, supervisor};
+use hostler_control_plane::catalogue;
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Command, Output, Stdio},
+};
 
 fn control_plane(arguments: &[&str]) -> Command {
     let mut command = Command::new(supervisor());
@@ -40,7 +44,12 @@ fn a_machine_without_go_is_told_what_to_install() {
 fn a_build_that_fails_leaves_nothing_that_looks_built() {
     let empty = Directory::new();
     let go = empty.path().join("go");
-    std::fs::write(&go, "#!/bin/sh\n[ \"$1\" = version ] || { echo no network >&2; exit 1; }\n").unwrap();
+    let calls = empty.path().join("calls");
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = version ] || {{ echo $1 >>{}; echo 'Get \"https://x\": no network' >&2; exit 1; }}\n",
+        calls.display()
+    );
+    std::fs::write(&go, script).unwrap();
     std::fs::set_permissions(&go, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let run = |arguments: &[&str]| {
         let path = format!("{}:/usr/bin:/bin", empty.path().display());
@@ -50,6 +59,7 @@ fn a_build_that_fails_leaves_nothing_that_looks_built() {
     let (_, stderr) = said(&output);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr.contains("etcd cannot be built") && stderr.contains("no network"), "{stderr}");
+    assert_eq!(std::fs::read_to_string(&calls).unwrap(), "build\n".repeat(3), "a network may come back");
     let (_, stderr) = said(&run(&["path", "etcd"]));
     assert_eq!(stderr, "etcd is not built yet: cargo xtask control-plane build etcd\n");
 }
@@ -66,4 +76,69 @@ fn unknown_binaries_and_full_directories_are_told() {
     let (_, stderr) = said(&output);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr.ends_with("is not empty: give an empty directory with --dir\n"), "{stderr}");
+}
+
+/// What the kubeadm providers' webhooks fill in shows that each of them answers.
+const KUBEADM: &str = "
+apiVersion: bootstrap.cluster.x-k8s.io/v1beta2
+kind: KubeadmConfig
+metadata: {name: one}
+---
+apiVersion: controlplane.cluster.x-k8s.io/v1beta2
+kind: KubeadmControlPlane
+metadata: {name: one}
+spec:
+  version: v1.35.0
+  machineTemplate:
+    spec:
+      infrastructureRef:
+        apiGroup: infrastructure.cluster.x-k8s.io
+        kind: MetalStackMachineTemplate
+        name: one
+---
+apiVersion: machine.sapcloud.io/v1alpha1
+kind: MachineDeployment
+metadata: {name: one}
+spec:
+  replicas: 0
+  selector: {matchLabels: {name: one}}
+  template:
+    metadata: {labels: {name: one}}
+    spec: {class: {kind: MachineClass, name: one}}
+";
+
+#[test]
+fn everything_comes_up_and_kubectl_works_with_it() {
+    let mut up = control_plane(&["up", "--with", "mcm,capi", "--until-eof"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(up.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let kubeconfig = lines.map(|line| line.strip_prefix("export KUBECONFIG=").map(str::to_owned));
+    let kubeconfig = kubeconfig.flatten().next().expect("a line to copy");
+    let kubectl = |arguments: &[&str], input: &str| {
+        let mut kubectl = Command::new(store().path(&catalogue::KUBECTL))
+            .args(arguments)
+            .env("KUBECONFIG", &kubeconfig)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        kubectl.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = kubectl.wait_with_output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        said(&output).0
+    };
+    kubectl(&["create", "-f", "-"], KUBEADM);
+    assert_eq!(
+        kubectl(&["get", "kubeadmconfig", "one", "-o", "jsonpath={.spec.format}"], ""),
+        "cloud-config"
+    );
+    let strategy = "jsonpath={.spec.rollout.strategy.type}";
+    assert_eq!(kubectl(&["get", "kubeadmcontrolplane", "one", "-o", strategy], ""), "RollingUpdate");
+    kubectl(&["wait", "--for=create", "machineset", "--selector=name=one", "--timeout=300s"], "");
+    drop(up.stdin.take());
+    assert!(up.wait().unwrap().success());
 }

@@ -108,3 +108,34 @@ fn ctrl_c_ends_a_control_plane_and_all_that_belongs_to_it() {
     wait_for("nothing is left", || processes(&mark).is_empty());
     assert!(home.join("kube-apiserver.log").exists(), "a directory of the user's is kept");
 }
+
+/// What is called `go` here says that it is there and never ends.
+fn endless_go(directory: &Path) {
+    let go = directory.join("go");
+    let started = directory.join("started");
+    let script =
+        format!("#!/bin/sh\n[ \"$1\" = version ] && exit 0\ntouch {}\nsleep 1000\n", started.display());
+    fs::write(&go, script).unwrap();
+    fs::set_permissions(&go, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_build_ends_with_whoever_asked_for_it() {
+    for command in [&["build", "etcd"][..], &["up", "--bare"]] {
+        let directory = Directory::new();
+        endless_go(directory.path());
+        let mut building = Command::new(supervisor())
+            .args(command)
+            .env("PATH", format!("{}:/usr/bin:/bin", directory.path().display()))
+            .env("HOSTLER_CACHE_DIR", directory.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mark = directory.path().to_string_lossy().into_owned();
+        wait_for("Go runs", || directory.path().join("started").exists());
+        assert!(!processes(&mark).is_empty());
+        building.kill().unwrap();
+        building.wait().unwrap();
+        wait_for("nothing is left", || processes(&mark).is_empty());
+    }
+}
