@@ -1,12 +1,14 @@
-//! The ground every other room stands on: time, chance, back-off, and the one shape of an HTTP transport.
+//! The ground every other room stands on: time and durations, chance, back-off, and the one shape of an HTTP transport.
 #![forbid(unsafe_code)]
 
 mod backoff;
 mod chance;
 mod clock;
+mod go_duration;
 pub mod transport;
 
 pub use backoff::Backoff;
 pub use chance::Chance;
 pub use clock::Clock;
+pub use go_duration::GoDuration;
 pub use transport::{Body, BoxError, Transport};

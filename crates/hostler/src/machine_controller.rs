@@ -1,13 +1,13 @@
 //! `hostler machine-controller`: the Gardener Machine controller as a process of its own.
 
-use crate::{go_duration::GoDuration, kubeconfig, stop::StopSignals, web};
+use crate::{kubeconfig, stop::StopSignals, web};
 use anyhow::{Context, bail};
 use clap::{ArgAction, Args};
-use hostler_base::{Chance, Clock, Transport};
+use hostler_base::{Chance, Clock, GoDuration, Transport};
 use hostler_controller::{
     Election, Fence, Health, LeaseOptions, Led, Metrics, Rate, StackOptions, kube_client, stack,
 };
-use hostler_gardener::Parts;
+use hostler_gardener::{Parts, life::CALL_LIMIT};
 use hostler_stackit::{Environment, StackitFactory, Surroundings};
 use std::{
     env,
@@ -85,8 +85,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     });
     let fence = election.as_ref().map_or_else(|| Fence::open(clock.clone()), Election::fence);
     let stacked = |client| stack_options(client, &options, fence.clone(), &metrics, &clock);
-    // Longer than this, and the fence could not let it pass within a lease.
-    let timeout = options.leader_elect_renew_deadline.0;
+    // What an attempt's horizon rests on: no create call is under way for longer.
+    let timeout = options.call_timeout(options.leader_elect_renew_deadline.0.min(CALL_LIMIT.unsigned_abs()));
     let cloud = StackOptions { rate: None, timeout, ..stacked("stackit") };
     let cloud = stack(web::transport()?, &cloud);
     let surroundings =
@@ -143,7 +143,22 @@ impl Options {
                 "--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, and that longer than 1.2 times --leader-elect-retry-period, which must be above zero"
             );
         }
+        if self.leader_elect && self.left_on_the_lease().is_zero() {
+            bail!(
+                "--leader-elect-lease-duration must be longer than twice --leader-elect-retry-period: between two renewals no call would be safe"
+            );
+        }
         Ok(())
+    }
+
+    /// What is always left on a lease that is renewed in time: one renewal may fail.
+    fn left_on_the_lease(&self) -> Duration {
+        self.leader_elect_lease_duration.0.saturating_sub(2 * self.leader_elect_retry_period.0)
+    }
+
+    /// A call may take as long as this, or less: the fence lets nothing pass that could outlast the lease.
+    fn call_timeout(&self, at_most: Duration) -> Duration {
+        if self.leader_elect { at_most.min(self.left_on_the_lease()) } else { at_most }
     }
 }
 
@@ -178,8 +193,7 @@ fn stack_options(
     StackOptions {
         client,
         user_agent: format!("hostler/{} machine-controller", env!("CARGO_PKG_VERSION")),
-        // The fence lets nothing pass that could outlast the lease.
-        timeout: CALL_TIMEOUT.min(options.leader_elect_renew_deadline.0 / 2),
+        timeout: options.call_timeout(CALL_TIMEOUT.min(options.leader_elect_renew_deadline.0 / 2)),
         rate: Some(rate),
         fence,
         metrics: metrics.clone(),

@@ -6,7 +6,6 @@
 mod crds;
 #[cfg(feature = "playground")]
 mod dev;
-mod go_duration;
 mod kubeconfig;
 mod logs;
 mod machine_controller;

@@ -6,6 +6,7 @@ use crate::{
     keep::Keeper,
     life::{NodeView, PodView},
 };
+use hostler_base::GoDuration;
 use hostler_controller::Key;
 use hostler_driver::{Attempt, Code, Credentials, Failure, ProviderId, UserData};
 use jiff::SignedDuration;
@@ -126,10 +127,13 @@ impl MachineController {
         }
     }
 
-    /// The machine's node: the one its label names. A node that happens to have the machine's name is not.
+    /// The machine's node: the one its label names, unless that says that it runs on another server. A node that
+    /// happens to have the machine's name is not.
     pub(super) fn node(&self, machine: &Machine) -> Option<Arc<Node>> {
         let name = machine.labels().get(names::NODE_LABEL)?;
-        self.caches.nodes.get(&Key::new("Node", "", name.clone()))
+        let node = self.caches.nodes.get(&Key::new("Node", "", name.clone()))?;
+        let says = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default();
+        (!is_elsewhere(&machine.spec.provider_id, says)).then_some(node)
     }
 
     fn node_view(&self, node: &Node, memory: &Memory) -> NodeView {
@@ -166,6 +170,14 @@ impl MachineController {
     }
 }
 
+/// Whether machine and node name different servers. An id that cannot be read names none.
+fn is_elsewhere(machine: &str, node: &str) -> bool {
+    match (machine.parse::<ProviderId>(), node.parse::<ProviderId>()) {
+        (Ok(machine), Ok(node)) => !machine.names_same_server(&node),
+        _ => false,
+    }
+}
+
 /// Pods of DaemonSets and mirror pods stay with their node; finished ones hold nothing up.
 fn must_leave(pod: &Pod, node: &str) -> bool {
     let here = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node);
@@ -197,8 +209,8 @@ fn identity(machine: &Machine, class: &MachineClass) -> Identity {
 /// The annotation, else the spec, else the default; what cannot be read is passed over.
 fn creation_timeout(machine: &Machine) -> SignedDuration {
     let read = |text: &String| {
-        let parsed: kube::core::Duration = text.parse().ok()?;
-        SignedDuration::try_from(Duration::from(parsed)).ok()
+        let GoDuration(duration) = text.parse().ok()?;
+        SignedDuration::try_from(duration).ok()
     };
     machine
         .annotations()
@@ -206,4 +218,51 @@ fn creation_timeout(machine: &Machine) -> SignedDuration {
         .and_then(read)
         .or_else(|| machine.spec.configuration.creation_timeout.as_ref().and_then(read))
         .unwrap_or(CREATION_TIMEOUT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_node_of_another_server_is_no_node_of_ours() {
+        let (ours, other) = ("11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222");
+        let machine = format!("stackit://33333333-3333-4333-8333-333333333333/{ours}");
+        for (node, elsewhere) in [
+            (format!("stackit://{ours}"), false),
+            (format!("stackit:///{ours}"), false),
+            (machine.clone(), false),
+            (format!("stackit://{other}"), true),
+            (format!("stackit:///{other}"), true),
+            (String::new(), false),
+            ("who knows".to_owned(), false),
+        ] {
+            assert_eq!(is_elsewhere(&machine, &node), elsewhere, "{node}");
+        }
+        assert!(!is_elsewhere("", &format!("stackit://{other}")));
+    }
+
+    #[test]
+    fn creation_timeouts_that_cannot_be_read_are_passed_over() {
+        let timeout = |annotation: Option<&str>, spec: Option<&str>| {
+            let machine = json!({
+                "metadata": {"annotations": annotation.map(|text| json!({names::CREATION_TIMEOUT_ANNOTATION: text}))},
+                "spec": {"class": {"kind": "MachineClass", "name": "c"}, "creationTimeout": spec},
+            });
+            creation_timeout(&serde_json::from_value(machine).unwrap())
+        };
+        let minutes = SignedDuration::from_mins;
+        for (annotation, spec, expected) in [
+            (None, None, 20),
+            (None, Some("10m0s"), 10),
+            (Some("5m"), Some("10m"), 5),
+            (Some("soon"), Some("10m"), 10),
+            (None, Some("99999999999999999999h"), 20),
+            (None, Some("5s-3s"), 20),
+            (None, Some("-10m"), 20),
+        ] {
+            assert_eq!(timeout(annotation, spec), minutes(expected), "{annotation:?} {spec:?}");
+        }
+    }
 }

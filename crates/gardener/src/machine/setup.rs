@@ -143,18 +143,26 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         waits: Mutex::new(BTreeMap::new()),
         caches,
     });
-    let work = async {
+    let synced = async {
         let caches = &controller.caches;
         caches.machines.synced().await;
         caches.classes.synced().await;
         caches.secrets.synced().await;
         caches.nodes.synced().await;
         caches.pods.synced().await;
-        tokio::join!(
-            biased;
-            queue.run(controller.clone(), stop.clone()),
-            keep_queue.run(keeper.clone(), stop.clone()),
-        );
+    };
+    let no_more_events = CancellationToken::new();
+    let work = async {
+        if stop.run_until_cancelled(synced).await.is_some() {
+            tokio::join!(
+                biased;
+                queue.run(controller.clone(), stop.clone()),
+                keep_queue.run(keeper.clone(), stop.clone()),
+            );
+        }
+        // What the last steps have to say is written too, and then everything ends with the writer.
+        no_more_events.cancel();
+        std::future::pending::<()>().await;
     };
     tokio::select! {
         biased;
@@ -164,7 +172,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         () = secrets.run() => {}
         () = nodes.run() => {}
         () = pods.run() => {}
-        () = writer.run(stop.clone()) => {}
+        () = writer.run(no_more_events.clone()) => {}
         () = listen(arrivals, queue.clone(), known, namespace) => {}
     }
 }

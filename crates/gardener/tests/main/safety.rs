@@ -345,3 +345,26 @@ async fn a_new_machine_says_that_it_waits_for_its_class_to_be_kept() {
     stage.classes().create(&kube::api::PostParams::default(), &class).await.unwrap();
     stage.run_until_phase("m-1", Phase::Running, SOON).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_under_way_is_finished_when_the_controller_is_asked_to_end() {
+    let slow = Fault::Delay(Duration::from_secs(3));
+    let plan = Plan::seeded(40).fault_when(move |boundary, _| is_create(boundary).then(|| slow.clone()));
+    let mut stage = Stage::new(plan, Settings::default()).await;
+    stage.start_controller();
+    stage.create_class_and_secret().await;
+    stage.create(stage.machines(), machine("m-1")).await;
+    let machines = Api::<Machine>::namespaced(stage.admin.clone(), NAMESPACE);
+    let marked = async || {
+        let seen = machines.get("m-1").await.unwrap().metadata.annotations.unwrap_or_default();
+        seen.contains_key("machine.hostler.dev/create-attempt")
+    };
+    stage.world.run_until("the attempt is marked", SOON, marked).await.unwrap();
+    stage.world.run_for(Duration::from_secs(1)).await;
+    assert_eq!(ours(&stage.cloud.servers()).count(), 0, "the call is on its way");
+    stage.world.shutdown().cancel();
+    stage.world.run_for(Duration::from_secs(10)).await;
+    assert_eq!(ours(&stage.cloud.servers()).count(), 1);
+    let seen = machines.get("m-1").await.unwrap();
+    assert_ne!(seen.spec.provider_id, "", "its answer was lost\n{}", stage.world.wire().unwrap().trace());
+}

@@ -2,7 +2,7 @@
 
 use std::{str::FromStr, time::Duration};
 
-/// A duration on the command line; never negative.
+/// A duration on the command line or in an object; never negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GoDuration(pub Duration);
 
