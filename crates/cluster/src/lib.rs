@@ -63,7 +63,7 @@ pub async fn run(
     add(&mut parts, &caches, options.volume_binding, || volumes::bind::Binder);
     add(&mut parts, &caches, options.provisioner, || volumes::provision::Provisioner);
     add(&mut parts, &caches, options.volume_protection, || volumes::protect::Protection);
-    add(&mut parts, &caches, options.attach_detach, || volumes::attach::AttachDetach);
+    add(&mut parts, &caches, options.attach_detach, volumes::attach::AttachDetach::default);
     add(&mut parts, &caches, options.attacher, || volumes::attacher::Attacher);
     add(&mut parts, &caches, options.budgets, budgets::Budgets::default);
     add(&mut parts, &caches, options.node_life_cycle, nodes::health::NodeHealth::default);

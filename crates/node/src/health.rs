@@ -62,13 +62,13 @@ pub(crate) fn is_terminating(node: &Node) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     #[test]
     fn a_node_that_is_unwell_for_long_is_not_waited_for() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let condition = |kind: &str, status: &str, since: i64| json!({"type": kind, "status": status, "lastTransitionTime": at(since).to_string()});
-        let cases: [(&str, Value, Option<(Timestamp, Forced)>); 7] = [
+        let cases = [
             ("nothing known", json!([]), None),
             ("well", json!([condition("Ready", "True", 0)]), None),
             ("not ready", json!([condition("Ready", "False", 10)]), Some((at(310), Forced::NotReady))),

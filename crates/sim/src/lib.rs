@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod boundaries;
+pub mod csi;
 pub mod hollow;
 pub mod incarnation;
 mod proxy;

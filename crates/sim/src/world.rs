@@ -2,6 +2,7 @@
 //! controllers, all in one process and in one set of tasks.
 
 use crate::{
+    csi::{Csi, CsiSettings},
     hollow::HollowNodes,
     incarnation::{Context, KUBERNETES, Process, Servers, Spec, kube_client},
     sweep::Finished,
@@ -180,6 +181,13 @@ impl World {
         let (nodes, run) = HollowNodes::new(client, self.clock.clone());
         self.add_background(run);
         nodes
+    }
+
+    /// Starts a CSI driver's attacher. The cluster's own must be off, which serves every driver at once.
+    pub fn start_csi(&mut self, settings: CsiSettings) -> Csi {
+        let (csi, run) = Csi::new(settings, self.client_of("csi"), self.clock.clone());
+        self.add_background(run);
+        csi
     }
 
     /// Starts what a cluster does by itself; not to be used beside a real control plane.

@@ -53,7 +53,10 @@ fn unique_name(driver: &str, handle: &str) -> String {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct AttachDetach;
+pub(crate) struct AttachDetach {
+    /// No volume is attached or wanted anywhere, and the nodes say so.
+    at_rest: bool,
+}
 
 impl Part for AttachDetach {
     const NAME: &'static str = "attach and detach";
@@ -73,7 +76,8 @@ impl Part for AttachDetach {
         let mut sweep = Sweep::default();
         let wanted = wanted(context);
         let present = context.caches.attachments.all();
-        if wanted.is_empty() && present.is_empty() {
+        let nothing = wanted.is_empty() && present.is_empty();
+        if nothing && self.at_rest {
             return sweep;
         }
         let now = context.now();
@@ -99,7 +103,8 @@ impl Part for AttachDetach {
         for (attachment, wish) in &wanted {
             attach(context, attachment, wish, &mut sweep).await;
         }
-        self::report(context, &mut sweep).await;
+        let told = self::report(context, &mut sweep).await;
+        self.at_rest = nothing && told;
         sweep
     }
 }
@@ -208,8 +213,9 @@ fn mounted_until(node: &Node, unique_name: &str, now: Timestamp) -> Option<Times
     }
 }
 
-/// Tells each node which volumes are attached to it.
-async fn report(context: &Context, sweep: &mut Sweep) {
+/// Tells each node which volumes are attached to it; false if one could not be told.
+async fn report(context: &Context, sweep: &mut Sweep) -> bool {
+    let mut told = true;
     let caches = &context.caches;
     let mut attached: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for attachment in caches.attachments.all() {
@@ -238,9 +244,10 @@ async fn report(context: &Context, sweep: &mut Sweep) {
         if present != wanted {
             let patch = json!({"status": {"volumesAttached": wanted}});
             let written = context.merge_status(&caches.nodes, node.as_ref(), &patch).await;
-            sweep.note("reporting attached volumes", written);
+            told &= sweep.note("reporting attached volumes", written).is_some();
         }
     }
+    told
 }
 
 #[cfg(test)]

@@ -49,7 +49,9 @@ pub(crate) fn track(
         return (None, None);
     }
     if let Some(detached_by) = facts.leaving {
-        return (Some(Tracked { detached_by, detached: None }), None);
+        // What was never attached, such as a share of a file server, need not be detached.
+        let was_here = facts.attached_here || facts.before.is_some();
+        return (was_here.then_some(Tracked { detached_by, detached: None }), None);
     }
     if facts.attached_here {
         let detached_by = facts.before.map_or_else(|| after(now, limits.detach), |before| before.detached_by);
@@ -114,6 +116,18 @@ mod tests {
             (
                 "its pod leaves",
                 VolumeFacts { leaving: Some(at(1100)), attached_here: true, ..quiet },
+                1000,
+                (before, None),
+            ),
+            (
+                "its pod leaves and it was never attached",
+                VolumeFacts { leaving: Some(at(1100)), ..quiet },
+                1000,
+                (None, None),
+            ),
+            (
+                "its pod leaves after it",
+                VolumeFacts { leaving: Some(at(1100)), before, ..quiet },
                 1000,
                 (before, None),
             ),

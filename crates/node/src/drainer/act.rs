@@ -10,6 +10,7 @@ use crate::{
     objects::{Attachment, BoundPod},
 };
 use futures::StreamExt;
+use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
 use kube::{
     Api, ResourceExt,
@@ -72,15 +73,17 @@ impl Drainer {
     }
 
     /// What came of a write to the node. One that is gone is found to be so in the next look.
-    fn tried(&self, order: &Order, result: Result<Node, kube::Error>) -> Tried {
-        match result {
+    fn tried(&self, order: &Order, result: Result<Node, kube::Error>) -> (Timestamp, Tried) {
+        let now = self.clock.now();
+        let tried = match result {
             Ok(_) => Tried::Done,
             Err(kube::Error::Api(status)) if status.code == 404 => {
                 self.remember(order, |memory| memory.absent = Absent::Gone);
                 Tried::Done
             }
-            Err(error) => Tried::Failed { at: self.clock.now(), text: text_of(&error) },
-        }
+            Err(error) => Tried::Failed { at: now, text: text_of(&error) },
+        };
+        (now, tried)
     }
 
     async fn remove_all(&self, order: &Order, removals: &[Removal]) {

@@ -33,8 +33,9 @@ pub(super) struct Memory {
     pub(super) began: Timestamp,
     pub(super) forced_since: Option<Timestamp>,
     pub(super) absent: Absent,
-    pub(super) marked: Tried,
-    pub(super) cordoned: Tried,
+    /// What came of the last writes to the node, and when.
+    pub(super) marked: (Timestamp, Tried),
+    pub(super) cordoned: (Timestamp, Tried),
     /// By the pods' uids.
     pub(super) refusals: BTreeMap<String, Refusal>,
     pub(super) asked: BTreeMap<String, Asked>,
@@ -78,8 +79,8 @@ impl Books {
             began: now,
             forced_since: None,
             absent: Absent::NotAsked,
-            marked: Tried::NotYet,
-            cordoned: Tried::NotYet,
+            marked: (now, Tried::NotYet),
+            cordoned: (now, Tried::NotYet),
             refusals: BTreeMap::new(),
             asked: BTreeMap::new(),
             volumes: BTreeMap::new(),
@@ -282,9 +283,9 @@ mod tests {
         books.note_interests(&a, &seen(Some("n/b"), None));
         books.note_interests(&b, &seen(None, Some("v")));
         let budget = News::Budget { namespace: "n", name: "b" };
-        assert_eq!(books.concerned(&News::Node("node-a")), [a.key.clone()]);
-        assert_eq!(books.concerned(&budget), [a.key.clone()]);
-        assert_eq!(books.concerned(&News::Volume("v")), [b.key.clone()]);
+        assert_eq!(books.concerned(&News::Node("node-a")), std::slice::from_ref(&a.key));
+        assert_eq!(books.concerned(&budget), std::slice::from_ref(&a.key));
+        assert_eq!(books.concerned(&News::Volume("v")), std::slice::from_ref(&b.key));
         assert_eq!(books.concerned(&News::Node("node-c")), []);
         books.note_interests(&a, &seen(None, None));
         assert_eq!(books.concerned(&budget), []);

@@ -55,8 +55,10 @@ impl Drainer {
         let users = self.users(&present, memory);
         let volumes = self.follow_volumes(order, memory, &users, node.as_deref(), now);
         let mut budgets = BTreeMap::new();
-        let pods: Vec<PodSeen> =
-            leave.iter().map(|pod| self.pod(order, memory, pod, &users, &mut budgets, now)).collect();
+        let pods: Vec<PodSeen> = leave
+            .iter()
+            .map(|pod| self.pod(order, memory, pod, (&users, node.as_deref()), &mut budgets, now))
+            .collect();
         if pods.iter().any(|pod| pod.leaving.is_none()) {
             memory.verified = Verified::No;
         }
@@ -69,7 +71,7 @@ impl Drainer {
             forced,
             force_until: after(forced_since, FORCE_FOR),
             forced_at,
-            node: node_seen(order, memory, node.as_deref()),
+            node: node_seen(order, memory, node.as_deref(), now),
             pods,
             budgets,
             volumes,
@@ -103,7 +105,7 @@ impl Drainer {
         order: &Order,
         memory: &Memory,
         pod: &BoundPod,
-        users: &Users,
+        (users, node): (&Users, Option<&Node>),
         budgets: &mut BTreeMap<String, BudgetSeen>,
         now: Timestamp,
     ) -> PodSeen {
@@ -114,7 +116,7 @@ impl Drainer {
             users.filter(|(_, leaving)| leaving.is_none()).any(|(user, _)| uid(user) != id.uid)
         };
         let volumes = self.view.volumes_of(pod).into_iter();
-        let volumes = volumes.filter(|volume| id_of(order, volume).is_some() && !shared(volume));
+        let volumes = volumes.filter(|volume| self.is_attached(order, volume, node) && !shared(volume));
         let budget = pod.counts_for_budgets().then(|| self.budget_of(pod)).flatten();
         if let Some((name, budget)) = &budget
             && !budgets.contains_key(name)
@@ -164,6 +166,15 @@ impl Drainer {
         used.chain(attached).map(|volume| (volume.name_any(), volume)).collect()
     }
 
+    /// Whether it is attached to the node, as far as anybody knows.
+    fn is_attached(&self, order: &Order, volume: &Volume, node: Option<&Node>) -> bool {
+        let Some(id) = id_of(order, volume) else { return false };
+        let named =
+            node.and_then(|node| node.status.as_ref()?.volumes_attached.as_deref()).unwrap_or_default();
+        self.view.attachments_by_volume.of(&volume.name_any()).iter().any(|one| one.node == order.node)
+            || named.iter().any(|one| is_named_in(&id, &one.name))
+    }
+
     /// Where the volumes that are or were on the node have got to.
     fn follow_volumes(
         &self,
@@ -175,19 +186,19 @@ impl Drainer {
     ) -> Vec<(String, crate::drain::InTheWay)> {
         let mut known: BTreeMap<String, Arc<Volume>> = self.volumes_near(&order.node);
         known.extend(memory.volumes.keys().filter_map(|name| Some((name.clone(), self.view.volume(name)?))));
-        let named = node.and_then(|node| node.status.as_ref()?.volumes_attached.clone()).unwrap_or_default();
         let mut tracked = BTreeMap::new();
         let mut in_the_way = Vec::new();
         for (name, volume) in known {
-            let Some(id) = id_of(order, &volume) else { continue };
+            if id_of(order, &volume).is_none() {
+                continue;
+            }
             let attachments = self.view.attachments_by_volume.of(&name);
             let users = users.get(&name).map(Vec::as_slice).unwrap_or_default();
             let leaving = users.iter().filter_map(|(pod, leaving)| Some((pod, leaving.as_ref()?.0)));
             let facts = VolumeFacts {
                 used: users.iter().any(|(_, leaving)| leaving.is_none()),
                 leaving: leaving.map(|(pod, since)| detached_by(order, pod, since)).max(),
-                attached_here: attachments.iter().any(|one| one.node == order.node)
-                    || named.iter().any(|one| is_named_in(&id, &one.name)),
+                attached_here: self.is_attached(order, &volume, node),
                 attached_elsewhere: attachments.iter().any(|one| one.node != order.node && one.attached),
                 before: memory.volumes.get(&name).copied(),
             };
@@ -213,7 +224,7 @@ impl Drainer {
                     .as_ref()
                     .is_some_and(|status| status.volumes_attached.iter().flatten().next().is_some())
             }),
-            node: node_seen(order, memory, node.as_deref()),
+            node: node_seen(order, memory, node.as_deref(), now),
             live,
             failed: failed.map(|(_, text)| text.clone()),
         }
@@ -248,7 +259,7 @@ fn leaving(pod: &BoundPod, memory: &Memory) -> Option<(Timestamp, Timestamp, boo
     }
 }
 
-fn node_seen(order: &Order, memory: &Memory, node: Option<&Node>) -> NodeSeen {
+fn node_seen(order: &Order, memory: &Memory, node: Option<&Node>, now: Timestamp) -> NodeSeen {
     let Some(node) = node else {
         return match &memory.absent {
             Absent::Gone => NodeSeen::Gone,
@@ -257,7 +268,12 @@ fn node_seen(order: &Order, memory: &Memory, node: Option<&Node>) -> NodeSeen {
         };
     };
     let unschedulable = node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true));
-    let either = |shown: bool, tried: &Tried| if shown { Tried::Done } else { tried.clone() };
+    // Somebody may undo it.
+    let either = |shown: bool, (at, tried): &(Timestamp, Tried)| match tried {
+        _ if shown => Tried::Done,
+        Tried::Done if now >= after(*at, BELIEVED) => Tried::NotYet,
+        tried => tried.clone(),
+    };
     NodeSeen::There {
         marked: either(order.mark.is_none() || health::is_terminating(node), &memory.marked),
         cordoned: either(unschedulable, &memory.cordoned),

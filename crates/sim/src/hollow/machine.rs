@@ -185,7 +185,8 @@ impl Machine {
         let now = self.clock.now();
         let since = self.ready_since.unwrap_or(now);
         let status = node::status(&self.spec, &self.ip, self.ready_since.is_some(), since, now);
-        let patch = Patch::Merge(json!({ "metadata": { "uid": self.node_uid }, "status": status }));
+        // Merged by type and name, as a kubelet does: what others wrote into the status stays.
+        let patch = Patch::Strategic(json!({ "metadata": { "uid": self.node_uid }, "status": status }));
         self.nodes.patch_status(&self.spec.name, &PatchParams::default(), &patch).await.map(drop)
     }
 
