@@ -1,12 +1,13 @@
 //! The server itself: its parts, and the way in for requests.
 
 use crate::{
-    contract::{GroupResource, Lookup, User},
-    handlers,
+    contract::{Attributes, GroupResource, Lookup, User},
+    handlers::{self, Answer, Exchange},
     registry::Registry,
     service_account,
     store::{Key, Store},
 };
+use bytes::Bytes;
 use hostler_base::{Chance, Clock, Transport, transport};
 use http::{Request, Response};
 use secrecy::{ExposeSecret, SecretString};
@@ -140,11 +141,26 @@ impl ApiServer {
 
     /// The way in for requests with a bearer token.
     pub fn router(&self) -> axum::Router {
+        self.router_to(Arc::new(handlers::answer))
+    }
+
+    /// The same way in with something else behind it: `answer` is given what an allowed request for a resource asks
+    /// for, and its body. A benchmark finds out with it what is left of a request's cost without the answer.
+    pub fn router_with(
+        &self,
+        answer: impl Fn(&Attributes, &Bytes) -> Response<transport::Body> + Send + Sync + 'static,
+    ) -> axum::Router {
+        self.router_to(Arc::new(move |_: &Exchange<'_>, attributes: &Attributes, body: &Bytes| {
+            Ok(answer(attributes, body))
+        }))
+    }
+
+    fn router_to(&self, answer: Arc<Answer>) -> axum::Router {
         let core = Arc::clone(&self.core);
         axum::Router::new().fallback(move |request: Request<axum::body::Body>| {
-            let core = Arc::clone(&core);
+            let (core, answer) = (Arc::clone(&core), Arc::clone(&answer));
             async move {
-                let response = handlers::with_token(core, request.map(transport::boxed)).await;
+                let response = handlers::with_token(core, request.map(transport::boxed), &*answer).await;
                 response.map(axum::body::Body::new)
             }
         })
@@ -152,7 +168,7 @@ impl ApiServer {
 
     /// Answers a request that came in over the network.
     pub(crate) async fn answer(&self, request: Request<transport::Body>) -> Response<transport::Body> {
-        handlers::with_token(Arc::clone(&self.core), request).await
+        handlers::with_token(Arc::clone(&self.core), request, &handlers::answer).await
     }
 
     /// The way in for requests of one user inside this process: no token, no socket.
@@ -161,7 +177,10 @@ impl ApiServer {
         let user = Arc::new(user);
         let service = tower::service_fn(move |request: Request<transport::Body>| {
             let (core, user) = (Arc::clone(&core), Arc::clone(&user));
-            async move { Ok::<Response<transport::Body>, Infallible>(handlers::handle(core, user, request).await) }
+            async move {
+                let response = handlers::handle(core, user, request, &handlers::answer).await;
+                Ok::<Response<transport::Body>, Infallible>(response)
+            }
         });
         transport::from_service(service)
     }

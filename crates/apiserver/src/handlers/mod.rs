@@ -161,8 +161,12 @@ fn bearer(headers: &HeaderMap) -> Option<String> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
 }
 
+/// What answers a request for a resource that was understood and allowed, and whose body was read.
+pub(crate) type Answer =
+    dyn Fn(&Exchange<'_>, &Attributes, &Bytes) -> Result<Response<Body>, ApiError> + Send + Sync;
+
 /// Finds out who asks by the bearer token, then answers.
-pub(crate) async fn with_token(core: Arc<Core>, request: Request<Body>) -> Response<Body> {
+pub(crate) async fn with_token(core: Arc<Core>, request: Request<Body>, answer: &Answer) -> Response<Body> {
     let user = match bearer(request.headers()) {
         Some(token) => match core.user_of(&token) {
             Some(user) => user,
@@ -170,18 +174,23 @@ pub(crate) async fn with_token(core: Arc<Core>, request: Request<Body>) -> Respo
         },
         None => Arc::new(ApiServer::anonymous()),
     };
-    handle(core, user, request).await
+    handle(core, user, request, answer).await
 }
 
 /// Answers one request of a known user.
-pub(crate) async fn handle(core: Arc<Core>, user: Arc<User>, request: Request<Body>) -> Response<Body> {
+pub(crate) async fn handle(
+    core: Arc<Core>,
+    user: Arc<User>,
+    request: Request<Body>,
+    answer: &Answer,
+) -> Response<Body> {
     let user = match impersonate::act_as(&core, &user, request.headers()) {
         Ok(Some(other)) => Arc::new(other),
         Ok(None) => user,
         Err(error) => return refusal(&error),
     };
     let head_only = request.method() == Method::HEAD;
-    let mut response = match route(core, user, request).await {
+    let mut response = match route(core, user, request, answer).await {
         Ok(response) => response,
         Err(error) => refusal(&error),
     };
@@ -192,7 +201,12 @@ pub(crate) async fn handle(core: Arc<Core>, user: Arc<User>, request: Request<Bo
     response
 }
 
-async fn route(core: Arc<Core>, user: Arc<User>, request: Request<Body>) -> Result<Response<Body>, ApiError> {
+async fn route(
+    core: Arc<Core>,
+    user: Arc<User>,
+    request: Request<Body>,
+    answer: &Answer,
+) -> Result<Response<Body>, ApiError> {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path();
     let query = Query::parse(parts.uri.query().unwrap_or_default());
@@ -241,7 +255,7 @@ async fn route(core: Arc<Core>, user: Arc<User>, request: Request<Body>) -> Resu
         headers: &parts.headers,
         warnings: RefCell::default(),
     };
-    let mut response = answer(&exchange, verb, &bytes)?;
+    let mut response = answer(&exchange, &attributes, &bytes)?;
     if negotiate::wants_yaml(&parts.headers) && verb != "watch" {
         response = view::as_yaml(response);
     }
@@ -289,7 +303,13 @@ fn check_scope(target: &Target, resource: &Resource, verb: &str) -> Result<(), A
     Ok(())
 }
 
-fn answer(exchange: &Exchange<'_>, verb: &str, body: &Bytes) -> Result<Response<Body>, ApiError> {
+/// The answer of a Kubernetes API server.
+pub(crate) fn answer(
+    exchange: &Exchange<'_>,
+    attributes: &Attributes,
+    body: &Bytes,
+) -> Result<Response<Body>, ApiError> {
+    let verb = attributes.verb.as_str();
     if !exchange.target.subresource.is_empty() {
         return subresource::answer(exchange, verb, body);
     }
