@@ -40,6 +40,7 @@ pub fn qualified(group: &str, resource: &str) -> String {
 }
 
 impl ApiError {
+    #[cold]
     pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), details: None, next_page: None }
     }

@@ -65,6 +65,7 @@ pub struct FieldError {
 }
 
 impl FieldError {
+    #[cold]
     pub fn new(fault: Fault, field: impl Into<String>, value: Value, detail: impl Into<String>) -> Self {
         Self {
             fault,
@@ -88,22 +89,27 @@ impl FieldError {
         self
     }
 
+    #[cold]
     pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(Fault::Required, field, Value::Null, detail)
     }
 
+    #[cold]
     pub fn invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
         Self::new(Fault::Invalid, field, value.into(), detail)
     }
 
+    #[cold]
     pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(Fault::Forbidden, field, Value::Null, detail)
     }
 
+    #[cold]
     pub fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(Fault::Duplicate, field, value.into(), "")
     }
 
+    #[cold]
     pub fn not_supported(field: impl Into<String>, value: impl Into<Value>, supported: &[&str]) -> Self {
         let mut names: Vec<String> = supported.iter().map(|name| format!("{name:?}")).collect();
         names.sort();

@@ -6,59 +6,73 @@ use std::{cell::RefCell, fmt};
 
 /// Parses JSON; the last of several equal keys counts. Also gives the paths of keys that stand there twice.
 pub(crate) fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
-    let duplicates = RefCell::default();
-    let value = read(bytes, &duplicates, None)?;
-    Ok((value, duplicates.into_inner()))
+    let notes = Notes::default();
+    let value = read(bytes, &notes)?;
+    Ok((value, notes.duplicates.into_inner()))
 }
 
 /// Puts paths into the order in which they stand in the text; what does not stand there comes last.
 pub(crate) fn sort_by_place(bytes: &[u8], paths: &mut [String]) {
-    let places = RefCell::default();
-    if read(bytes, &RefCell::default(), Some(&places)).is_ok() {
-        let places = places.into_inner();
+    let notes = Notes { places: Some(RefCell::default()), ..Notes::default() };
+    if read(bytes, &notes).is_ok() {
+        let places = notes.places.unwrap_or_default().into_inner();
         paths.sort_by_cached_key(|path| places.iter().position(|place| place == path).unwrap_or(usize::MAX));
     }
 }
 
-fn read(
-    bytes: &[u8],
-    duplicates: &RefCell<Vec<String>>,
-    places: Option<&RefCell<Vec<String>>>,
+fn read(bytes: &[u8], notes: &Notes) -> Result<Value, serde_json::Error> {
+    let node = Node { way: None, notes };
+    match std::str::from_utf8(bytes) {
+        // What is known to be text as a whole is not looked at again string by string.
+        Ok(text) => read_with(serde_json::Deserializer::from_str(text), node),
+        Err(_) => read_with(serde_json::Deserializer::from_slice(bytes), node),
+    }
+}
+
+fn read_with<'de, R: serde_json::de::Read<'de>>(
+    mut reader: serde_json::Deserializer<R>,
+    node: Node<'_>,
 ) -> Result<Value, serde_json::Error> {
-    let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = Node { above: None, duplicates, places }.deserialize(&mut reader)?;
+    let value = node.deserialize(&mut reader)?;
     reader.end()?;
     Ok(value)
 }
 
-/// A step on the way to a value.
-enum Step<'a> {
+/// What is noted down on the way.
+#[derive(Default)]
+struct Notes {
+    duplicates: RefCell<Vec<String>>,
+    /// All paths in the order of the text, if someone wants to know.
+    places: Option<RefCell<Vec<String>>>,
+}
+
+/// The last step on the way to a value.
+struct Step<'a> {
+    before: Option<&'a Step<'a>>,
+    to: To<'a>,
+}
+
+enum To<'a> {
     Key(&'a str),
     Index(usize),
 }
 
-struct Node<'a> {
-    above: Option<(&'a Node<'a>, Step<'a>)>,
-    duplicates: &'a RefCell<Vec<String>>,
-    /// All paths in the order of the text, if someone wants to know.
-    places: Option<&'a RefCell<Vec<String>>>,
-}
-
-impl Node<'_> {
+impl Step<'_> {
     fn path(&self) -> String {
-        match &self.above {
-            None => String::new(),
-            Some((above, Step::Index(index))) => format!("{}[{index}]", above.path()),
-            Some((above, Step::Key(key))) => {
-                let start = above.path();
-                if start.is_empty() { (*key).to_owned() } else { format!("{start}.{key}") }
-            }
+        let start = self.before.map(Self::path).unwrap_or_default();
+        match self.to {
+            To::Index(index) => format!("{start}[{index}]"),
+            To::Key(key) if start.is_empty() => key.to_owned(),
+            To::Key(key) => format!("{start}.{key}"),
         }
     }
+}
 
-    fn below<'b>(&'b self, step: Step<'b>) -> Node<'b> {
-        Node { above: Some((self, step)), duplicates: self.duplicates, places: self.places }
-    }
+/// Where a value is read.
+#[derive(Clone, Copy)]
+struct Node<'a> {
+    way: Option<&'a Step<'a>>,
+    notes: &'a Notes,
 }
 
 impl<'de> DeserializeSeed<'de> for Node<'_> {
@@ -106,26 +120,30 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         let mut out = Vec::new();
-        while let Some(item) = list.next_element_seed(self.below(Step::Index(out.len())))? {
-            out.push(item);
+        loop {
+            let step = Step { before: self.way, to: To::Index(out.len()) };
+            match list.next_element_seed(Node { way: Some(&step), notes: self.notes })? {
+                Some(item) => out.push(item),
+                None => return Ok(Value::Array(out)),
+            }
         }
-        Ok(Value::Array(out))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut out = Map::new();
         while let Some(key) = map.next_key::<String>()? {
-            if let Some(places) = self.places {
-                places.borrow_mut().push(self.below(Step::Key(&key)).path());
+            let step = Step { before: self.way, to: To::Key(&key) };
+            if let Some(places) = &self.notes.places {
+                places.borrow_mut().push(step.path());
             }
-            let value = map.next_value_seed(self.below(Step::Key(&key)))?;
+            let value = map.next_value_seed(Node { way: Some(&step), notes: self.notes })?;
             match out.entry(key) {
                 Entry::Vacant(place) => {
                     place.insert(value);
                 }
                 Entry::Occupied(mut place) => {
-                    let path = self.below(Step::Key(place.key())).path();
-                    self.duplicates.borrow_mut().push(path);
+                    let path = Step { before: self.way, to: To::Key(place.key()) }.path();
+                    self.notes.duplicates.borrow_mut().push(path);
                     place.insert(value);
                 }
             }

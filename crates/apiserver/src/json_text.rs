@@ -44,7 +44,16 @@ pub(crate) fn begin_field(out: &mut Vec<u8>, prefix: &str, name: &str) {
     out.push(b':');
 }
 
+/// Writes a name that is in quotation marks already and ends with a colon.
+pub(crate) fn begin_plain_field(out: &mut Vec<u8>, quoted: &str) {
+    if out.last() != Some(&b'{') {
+        out.push(b',');
+    }
+    out.extend_from_slice(quoted.as_bytes());
+}
+
 /// Writes a string in two parts, of which the first needs no escapes.
+#[inline(never)]
 pub(crate) fn push_text(out: &mut Vec<u8>, prefix: &str, text: &str) {
     out.push(b'"');
     out.extend_from_slice(prefix.as_bytes());
@@ -57,21 +66,27 @@ pub(crate) fn push_text(out: &mut Vec<u8>, prefix: &str, text: &str) {
         out.remove(start);
         out.pop();
     } else {
-        for byte in text.bytes() {
-            if byte == b'"' || byte == b'\\' {
-                out.push(b'\\');
-            }
-            out.push(byte);
+        let mut rest = text.as_bytes();
+        while let Some(place) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\')) {
+            let (before, after) = rest.split_at(place);
+            out.extend_from_slice(before);
+            out.push(b'\\');
+            out.extend_from_slice(&after[..1]);
+            rest = &after[1..];
         }
+        out.extend_from_slice(rest);
     }
     out.push(b'"');
 }
 
 /// Whether nothing in this text has to be escaped; looks at eight bytes at a time.
 fn is_plain(text: &[u8]) -> bool {
-    let (words, rest) = text.as_chunks();
-    words.iter().all(|word| !has_special(u64::from_ne_bytes(*word)))
-        && rest.iter().all(|byte| *byte >= b' ' && *byte != b'"' && *byte != b'\\')
+    let is_plain = |word: &[u8; 8]| !has_special(u64::from_ne_bytes(*word));
+    match text.last_chunk() {
+        // The last eight bytes may be some of those before them once more.
+        Some(last) => is_plain(last) && text.as_chunks().0.iter().all(is_plain),
+        None => text.iter().all(|byte| *byte >= b' ' && *byte != b'"' && *byte != b'\\'),
+    }
 }
 
 /// Whether one of eight bytes is a control character, a quotation mark or a backslash.

@@ -1,21 +1,22 @@
-//! Reading and writing the metadata of an object that is a JSON tree.
+//! Reading and writing the metadata of an object that is a JSON tree. Not inlined: a request calls these again and
+//! again, and one copy stays in the processor's cache.
 
 use crate::json_text::{self, begin_field, push_field};
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use std::fmt::Write as _;
 
 pub(crate) fn metadata(object: &Value) -> Option<&Map<String, Value>> {
     object.get("metadata")?.as_object()
 }
 
 /// The metadata to write to; made when it is missing.
+#[inline(never)]
 pub(crate) fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
-    if !object.is_object() {
-        *object = json!({});
-    }
     if metadata(object).is_none() {
+        if !object.is_object() {
+            *object = json!({});
+        }
         object["metadata"] = json!({});
     }
     match object.get_mut("metadata") {
@@ -25,6 +26,7 @@ pub(crate) fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
 }
 
 /// A text of the metadata; empty when it is missing.
+#[inline(never)]
 pub(crate) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     metadata(object).and_then(|metadata| metadata.get(field)).and_then(Value::as_str).unwrap_or_default()
 }
@@ -67,6 +69,7 @@ pub(crate) fn set_finalizers(object: &mut Value, finalizers: &[String]) {
 }
 
 /// Sets a metadata field, or removes it when the value is null.
+#[inline(never)]
 pub(crate) fn set(object: &mut Value, field: &str, value: Value) {
     let metadata = metadata_mut(object);
     if value.is_null() {
@@ -133,11 +136,8 @@ fn encode_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>, managers: &
 
 /// Bytes in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut out, byte| {
-        // Writing into a string cannot fail.
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
+    let digit = |number: u8| char::from(if number < 10 { b'0' + number } else { b'a' - 10 + number });
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// Drops what is empty, as a real server does when it encodes: null labels and the like.

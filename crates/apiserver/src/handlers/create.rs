@@ -121,15 +121,15 @@ pub(super) fn check_type(exchange: &Exchange<'_>, object: &mut Value) -> Result<
 
 /// A random UUID in the form of version 4.
 pub(super) fn uid(chance: &Chance) -> String {
-    let hex = format!("{:032x}", chance.u128());
+    let hex = object::hex(&chance.u128().to_be_bytes());
     let variant = match hex.as_bytes().get(16).map(|byte| byte % 4) {
-        Some(0) => '8',
-        Some(1) => '9',
-        Some(2) => 'a',
-        _ => 'b',
+        Some(0) => "-8",
+        Some(1) => "-9",
+        Some(2) => "-a",
+        _ => "-b",
     };
     let part = |range: std::ops::Range<usize>| hex.get(range).unwrap_or_default();
-    format!("{}-{}-4{}-{variant}{}-{}", part(0..8), part(8..12), part(13..16), part(17..20), part(20..32))
+    [part(0..8), "-", part(8..12), "-4", part(13..16), variant, part(17..20), "-", part(20..32)].concat()
 }
 
 fn generated_name(chance: &Chance, base: &str) -> String {

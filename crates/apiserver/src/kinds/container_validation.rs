@@ -1,7 +1,7 @@
 //! The containers of a pod.
 
 use super::{
-    json::{at, entries, flag, has, items, number, text},
+    json::{at, entries, flag, has, items, number, pick, text},
     names,
     quantity::Quantity,
     report::{Place, Report},
@@ -74,18 +74,22 @@ fn init_containers<'a>(
 }
 
 fn common(container: &Value, around: &Surroundings<'_>, field: Place<'_>, report: &mut Report) {
-    let name = text(container, &["name"]);
+    let [image, pull_policy, name, requirements, security, message_policy] = pick(
+        container,
+        ["image", "imagePullPolicy", "name", "resources", "securityContext", "terminationMessagePolicy"],
+    );
+    let name = text(name, &[]);
     if name.is_empty() {
         report.required(format_args!("{field}.name"), "");
     } else {
         report.wrong(format_args!("{field}.name"), name, names::label(name));
     }
-    if text(container, &["image"]).is_empty() {
+    if text(image, &[]).is_empty() {
         report.required(format_args!("{field}.image"), "");
     }
     report.one_of(
         format_args!("{field}.terminationMessagePolicy"),
-        text(container, &["terminationMessagePolicy"]),
+        text(message_policy, &[]),
         &["File", "FallbackToLogsOnError"],
     );
     ports(container, format_args!("{field}.ports"), report);
@@ -94,11 +98,11 @@ fn common(container: &Value, around: &Surroundings<'_>, field: Place<'_>, report
     devices(container, around, format_args!("{field}.volumeDevices"), report);
     report.one_of(
         format_args!("{field}.imagePullPolicy"),
-        text(container, &["imagePullPolicy"]),
+        text(pull_policy, &[]),
         &["Always", "IfNotPresent", "Never"],
     );
-    resources(at(container, &["resources"]), format_args!("{field}.resources"), report);
-    security_context(at(container, &["securityContext"]), format_args!("{field}.securityContext"), report);
+    resources(requirements, format_args!("{field}.resources"), report);
+    security_context(security, format_args!("{field}.securityContext"), report);
 }
 
 fn restart_policy(container: &Value, field: Place<'_>, report: &mut Report) {
@@ -358,8 +362,7 @@ fn devices(container: &Value, around: &Surroundings<'_>, field: Place<'_>, repor
 /// Names and amounts of what a container asks for and may use.
 pub(crate) fn resources(resources: &Value, field: Place<'_>, report: &mut Report) {
     let huge = |name: &str| name.starts_with("hugepages-");
-    let limits: BTreeMap<&str, &Value> = entries(resources, &["limits"]).into_iter().collect();
-    let requests: BTreeMap<&str, &Value> = entries(resources, &["requests"]).into_iter().collect();
+    let (limits, requests) = (entries(resources, &["limits"]), entries(resources, &["requests"]));
     for (name, quantity) in &limits {
         resource(name, quantity, format_args!("{field}.limits[{name}]"), report);
     }
@@ -367,7 +370,7 @@ pub(crate) fn resources(resources: &Value, field: Place<'_>, report: &mut Report
         resource(name, quantity, format_args!("{field}.requests[{name}]"), report);
         let shared = is_native(name) && !huge(name);
         let amount = quantity.as_str().unwrap_or_default();
-        if let Some(limit) = limits.get(name) {
+        if let Some((_, limit)) = limits.iter().find(|(other, _)| other == name) {
             let limit = limit.as_str().unwrap_or_default();
             let order = Quantity::parse(amount).cmp(&Quantity::parse(limit));
             if order != Ordering::Equal && !shared {
@@ -384,8 +387,8 @@ pub(crate) fn resources(resources: &Value, field: Place<'_>, report: &mut Report
             );
         }
     }
-    let all = || limits.keys().chain(requests.keys());
-    if all().any(|name| huge(name)) && !all().any(|name| matches!(*name, "cpu" | "memory")) {
+    let mut all = limits.iter().chain(&requests).map(|(name, _)| *name);
+    if all.clone().any(huge) && !all.any(|name| matches!(name, "cpu" | "memory")) {
         report.forbidden(field, "HugePages require cpu or memory");
     }
 }
@@ -426,18 +429,16 @@ fn resource(name: &str, quantity: &Value, field: Place<'_>, report: &mut Report)
 const HANDLERS: [&str; 5] = ["exec", "httpGet", "tcpSocket", "grpc", "sleep"];
 
 fn lifecycle_and_probes(container: &Value, around: &Surroundings<'_>, field: Place<'_>, report: &mut Report) {
+    let probes = ["livenessProbe", "readinessProbe", "startupProbe"];
+    let [lifecycle, liveness, readiness, startup] =
+        pick(container, ["lifecycle", probes[0], probes[1], probes[2]]);
     for hook in ["postStart", "preStop"] {
-        if has(container, &["lifecycle", hook]) {
-            handler(
-                at(container, &["lifecycle", hook]),
-                around,
-                format_args!("{field}.lifecycle.{hook}"),
-                report,
-            );
+        let action = at(lifecycle, &[hook]);
+        if !action.is_null() {
+            handler(action, around, format_args!("{field}.lifecycle.{hook}"), report);
         }
     }
-    for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        let probe = at(container, &[name]);
+    for (name, probe) in probes.into_iter().zip([liveness, readiness, startup]) {
         if probe.is_null() {
             continue;
         }

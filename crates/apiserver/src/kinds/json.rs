@@ -1,12 +1,38 @@
 //! Reading and filling JSON that may have any shape: what is missing or of another type reads as empty.
+//!
+//! Checks and defaults call these hundreds of times for one object. What searches is not inlined: one copy of it stays
+//! in the processor's cache, hundreds do not.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, map::Entry};
+use std::cmp::Ordering;
 
 static NULL: Value = Value::Null;
 
 /// The value at a path of field names, `null` where there is none.
+#[inline(never)]
 pub(crate) fn at<'a>(object: &'a Value, path: &[&str]) -> &'a Value {
     path.iter().try_fold(object, |value, key| value.get(key)).unwrap_or(&NULL)
+}
+
+/// The fields of these names, which are in order; `null` for what is missing. One walk finds them all.
+pub(crate) fn pick<'a, const N: usize>(object: &'a Value, names: [&str; N]) -> [&'a Value; N] {
+    debug_assert!(names.is_sorted(), "{names:?}");
+    let mut found = [&NULL; N];
+    let mut next = 0;
+    for (name, value) in object.as_object().into_iter().flatten() {
+        while let Some(wanted) = names.get(next) {
+            match (**wanted).cmp(name.as_str()) {
+                Ordering::Less => next += 1,
+                Ordering::Equal => {
+                    found[next] = value;
+                    next += 1;
+                    break;
+                }
+                Ordering::Greater => break,
+            }
+        }
+    }
+    found
 }
 
 /// The text at a path, empty where there is none.
@@ -57,10 +83,16 @@ pub(crate) fn empty(value: &Value) -> bool {
 
 /// The elements of a list field, to be changed.
 pub(crate) fn items_mut<'a>(object: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
-    object.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten()
+    list_mut(object, key).iter_mut()
+}
+
+#[inline(never)]
+fn list_mut<'a>(object: &'a mut Value, key: &str) -> &'a mut [Value] {
+    object.get_mut(key).and_then(Value::as_array_mut).map_or(&mut [], Vec::as_mut_slice)
 }
 
 /// A map field that is made if there is none; `None` if something else stands there.
+#[inline(never)]
 pub(crate) fn child<'a>(object: &'a mut Value, key: &str) -> Option<&'a mut Value> {
     let fields = object.as_object_mut()?;
     if fields.get(key).is_none_or(Value::is_null) {
@@ -71,37 +103,47 @@ pub(crate) fn child<'a>(object: &'a mut Value, key: &str) -> Option<&'a mut Valu
 
 /// Fills a field that is missing or `null`.
 pub(crate) fn fill(object: &mut Value, key: &str, value: impl Into<Value>) {
-    let Some(fields) = object.as_object_mut() else { return };
-    if fields.get(key).is_none_or(Value::is_null) {
-        fields.insert(key.to_owned(), value.into());
-    }
+    fill_if(object, key, Value::is_null, value.into());
 }
 
 /// Fills a field whose empty text counts as missing.
 pub(crate) fn fill_text(object: &mut Value, key: &str, value: &str) {
-    if let Some(fields) = object.as_object_mut()
-        && fields.get(key).is_none_or(|old| old.is_null() || old.as_str() == Some(""))
-    {
-        fields.insert(key.to_owned(), value.into());
-    }
+    fill_if(object, key, |old| old.is_null() || old.as_str() == Some(""), value.into());
 }
 
 /// Fills a number field whose zero counts as missing.
 pub(crate) fn fill_number(object: &mut Value, key: &str, value: i64) {
-    if let Some(fields) = object.as_object_mut()
-        && fields.get(key).is_none_or(|old| old.is_null() || old.as_i64() == Some(0))
-    {
-        fields.insert(key.to_owned(), value.into());
+    fill_if(object, key, |old| old.is_null() || old.as_i64() == Some(0), value.into());
+}
+
+#[inline(never)]
+fn fill_if(object: &mut Value, key: &str, counts_as_missing: fn(&Value) -> bool, value: Value) {
+    let Some(fields) = object.as_object_mut() else { return };
+    match fields.entry(key) {
+        Entry::Vacant(place) => {
+            place.insert(value);
+        }
+        Entry::Occupied(mut place) => {
+            if counts_as_missing(place.get()) {
+                place.insert(value);
+            }
+        }
     }
 }
 
 /// Sets a field of an object; nothing happens on anything else.
 pub(crate) fn set(object: &mut Value, key: &str, value: impl Into<Value>) {
+    set_value(object, key, value.into());
+}
+
+#[inline(never)]
+fn set_value(object: &mut Value, key: &str, value: Value) {
     if let Some(fields) = object.as_object_mut() {
-        fields.insert(key.to_owned(), value.into());
+        fields.insert(key.to_owned(), value);
     }
 }
 
+#[inline(never)]
 pub(crate) fn remove(object: &mut Value, key: &str) -> Option<Value> {
     object.as_object_mut()?.remove(key)
 }
@@ -121,6 +163,14 @@ mod tests {
         assert_eq!(items(&object, &["a", "b"]).len(), 0);
         assert!(flag(&object, &["a", "t"]) && !flag(&object, &["a", "n"]));
         assert!(!has(&object, &["z"]) && has(&object, &["a", "b"]));
+    }
+
+    #[test]
+    fn several_fields_are_picked_at_once() {
+        let object = json!({"a": 1, "b": 2, "d": null, "e": 5});
+        assert_eq!(pick(&object, ["a", "c", "d", "e", "f"]), [&json!(1), &NULL, &NULL, &json!(5), &NULL]);
+        assert_eq!(pick(&object, ["", "b"]), [&NULL, &json!(2)]);
+        assert_eq!(pick(&json!([1]), ["a"]), [&NULL]);
     }
 
     #[test]

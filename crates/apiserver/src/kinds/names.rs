@@ -143,7 +143,7 @@ pub(crate) fn environment_name(text: &str) -> Vec<String> {
     if text.is_empty() {
         errors.push("environment variable name must be non-empty".to_owned());
     }
-    if text.chars().any(|letter| !(' '..='~').contains(&letter) || letter == '=') {
+    if text.bytes().any(|byte| !(b' '..=b'~').contains(&byte) || byte == b'=') {
         errors.push(
             "a valid environment variable name must consist only of printable ASCII characters other than '='"
                 .to_owned(),

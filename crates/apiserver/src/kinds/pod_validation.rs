@@ -2,7 +2,7 @@
 
 use super::{
     container_validation::{self, Surroundings},
-    json::{at, flag, has, items, number, text},
+    json::{at, flag, has, items, number, pick, text},
     names,
     quantity::Quantity,
     report::{Place, Report},
@@ -86,29 +86,79 @@ fn pod_annotations(metadata: &Value, spec: &Value, field: Place<'_>, report: &mu
 }
 
 fn validate_spec(spec: &Value, field: Place<'_>, is_pod: bool, report: &mut Report) {
-    let grace_period = number(spec, &["terminationGracePeriodSeconds"]);
-    let volumes =
-        volume_validation::volumes(items(spec, &["volumes"]), format_args!("{field}.volumes"), report);
-    let around = Surroundings { volumes, grace_period };
+    let [
+        active_deadline,
+        affinity,
+        dns_config,
+        dns_policy,
+        host_aliases,
+        host_network,
+        hostname,
+        node_name,
+        node_selector,
+        os,
+        overhead,
+        preemption_policy,
+        priority_class,
+        readiness_gates,
+        restart_policy,
+        runtime_class,
+        scheduling_gates,
+        service_account,
+        subdomain,
+        grace_period,
+        tolerations,
+        spread_constraints,
+        volumes,
+    ] = pick(
+        spec,
+        [
+            "activeDeadlineSeconds",
+            "affinity",
+            "dnsConfig",
+            "dnsPolicy",
+            "hostAliases",
+            "hostNetwork",
+            "hostname",
+            "nodeName",
+            "nodeSelector",
+            "os",
+            "overhead",
+            "preemptionPolicy",
+            "priorityClassName",
+            "readinessGates",
+            "restartPolicy",
+            "runtimeClassName",
+            "schedulingGates",
+            "serviceAccountName",
+            "subdomain",
+            "terminationGracePeriodSeconds",
+            "tolerations",
+            "topologySpreadConstraints",
+            "volumes",
+        ],
+    );
+    let volumes = volume_validation::volumes(items(volumes, &[]), format_args!("{field}.volumes"), report);
+    let around = Surroundings { volumes, grace_period: grace_period.as_i64() };
     container_validation::containers(spec, &around, field, report);
-    if flag(spec, &["hostNetwork"]) {
+    if flag(host_network, &[]) {
         host_network_ports(spec, field, is_pod, report);
     }
     let policies = ["Always", "OnFailure", "Never"];
-    report.one_of(format_args!("{field}.restartPolicy"), text(spec, &["restartPolicy"]), &policies);
+    report.one_of(format_args!("{field}.restartPolicy"), text(restart_policy, &[]), &policies);
     let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
-    report.one_of(format_args!("{field}.dnsPolicy"), text(spec, &["dnsPolicy"]), &policies);
-    report.labels(spec, &["nodeSelector"], format_args!("{field}.nodeSelector"));
+    report.one_of(format_args!("{field}.dnsPolicy"), text(dns_policy, &[]), &policies);
+    report.labels(node_selector, &[], format_args!("{field}.nodeSelector"));
     security_context(spec, field, report);
-    scheduling_validation::affinity(at(spec, &["affinity"]), format_args!("{field}.affinity"), report);
-    dns_config(spec, format_args!("{field}.dnsConfig"), report);
-    for (index, gate) in items(spec, &["readinessGates"]).iter().enumerate() {
+    scheduling_validation::affinity(affinity, format_args!("{field}.affinity"), report);
+    self::dns_config(text(dns_policy, &[]), dns_config, format_args!("{field}.dnsConfig"), report);
+    for (index, gate) in items(readiness_gates, &[]).iter().enumerate() {
         let kind = text(gate, &["conditionType"]);
         let field = format_args!("{field}.readinessGates[{index}].conditionType");
         report.wrong(field, kind, names::qualified_name(kind));
     }
     let mut gates = BTreeSet::new();
-    for (index, gate) in items(spec, &["schedulingGates"]).iter().enumerate() {
+    for (index, gate) in items(scheduling_gates, &[]).iter().enumerate() {
         let name = text(gate, &["name"]);
         let field = format_args!("{field}.schedulingGates[{index}]");
         report.wrong(field, name, names::qualified_name(name));
@@ -116,54 +166,44 @@ fn validate_spec(spec: &Value, field: Place<'_>, is_pod: bool, report: &mut Repo
             report.duplicate(field, name);
         }
     }
-    let constraints = items(spec, &["topologySpreadConstraints"]);
     scheduling_validation::spread_constraints(
-        constraints,
+        items(spread_constraints, &[]),
         format_args!("{field}.topologySpreadConstraints"),
         report,
     );
-    for key in ["serviceAccountName", "nodeName"] {
-        named(spec, key, field, names::subdomain, report);
-    }
-    if let Some(seconds) = number(spec, &["activeDeadlineSeconds"])
+    named(service_account, format_args!("{field}.serviceAccountName"), names::subdomain, report);
+    named(node_name, format_args!("{field}.nodeName"), names::subdomain, report);
+    if let Some(seconds) = active_deadline.as_i64()
         && !(1..=i64::from(i32::MAX)).contains(&seconds)
     {
         let why = names::between(1, i64::from(i32::MAX));
         report.invalid(format_args!("{field}.activeDeadlineSeconds"), seconds, why);
     }
-    for key in ["hostname", "subdomain"] {
-        named(spec, key, field, names::label, report);
-    }
-    scheduling_validation::tolerations(
-        items(spec, &["tolerations"]),
-        format_args!("{field}.tolerations"),
-        report,
-    );
-    for (index, alias) in items(spec, &["hostAliases"]).iter().enumerate() {
+    named(hostname, format_args!("{field}.hostname"), names::label, report);
+    named(subdomain, format_args!("{field}.subdomain"), names::label, report);
+    scheduling_validation::tolerations(items(tolerations, &[]), format_args!("{field}.tolerations"), report);
+    for (index, alias) in items(host_aliases, &[]).iter().enumerate() {
         let field = format_args!("{field}.hostAliases[{index}]");
         ip_address(text(alias, &["ip"]), format_args!("{field}.ip"), report);
         for (place, name) in items(alias, &["hostnames"]).iter().filter_map(Value::as_str).enumerate() {
             report.wrong(format_args!("{field}.hostnames[{place}]"), name, names::subdomain(name));
         }
     }
-    for key in ["priorityClassName", "runtimeClassName"] {
-        named(spec, key, field, names::subdomain, report);
-    }
-    if let Some(policy) = at(spec, &["preemptionPolicy"]).as_str() {
+    named(priority_class, format_args!("{field}.priorityClassName"), names::subdomain, report);
+    named(runtime_class, format_args!("{field}.runtimeClassName"), names::subdomain, report);
+    if let Some(policy) = preemption_policy.as_str() {
         report.one_of(format_args!("{field}.preemptionPolicy"), policy, &["PreemptLowerPriority", "Never"]);
     }
-    if has(spec, &["overhead"]) {
-        overhead(spec, format_args!("{field}.overhead"), report);
-    }
-    if let Some(system) = at(spec, &["os", "name"]).as_str() {
+    self::overhead(overhead, format_args!("{field}.overhead"), report);
+    if let Some(system) = at(os, &["name"]).as_str() {
         report.one_of(format_args!("{field}.os.name"), system, &["linux", "windows"]);
     }
 }
 
-fn named(spec: &Value, key: &str, field: Place<'_>, check: fn(&str) -> Vec<String>, report: &mut Report) {
-    let name = text(spec, &[key]);
+fn named(name: &Value, field: Place<'_>, check: fn(&str) -> Vec<String>, report: &mut Report) {
+    let name = text(name, &[]);
     if !name.is_empty() {
-        report.wrong(format_args!("{field}.{key}"), name, check(name));
+        report.wrong(field, name, check(name));
     }
 }
 
@@ -207,10 +247,9 @@ fn security_context(spec: &Value, field: Place<'_>, report: &mut Report) {
     container_validation::seccomp(profile, format_args!("{field}.seccompProfile"), report);
 }
 
-fn dns_config(spec: &Value, field: Place<'_>, report: &mut Report) {
-    let config = at(spec, &["dnsConfig"]);
+fn dns_config(policy: &str, config: &Value, field: Place<'_>, report: &mut Report) {
     let servers = items(config, &["nameservers"]);
-    if text(spec, &["dnsPolicy"]) == "None" {
+    if policy == "None" {
         if config.is_null() {
             report.required(field, "must provide `dnsConfig` when `dnsPolicy` is None");
             return;
@@ -235,8 +274,8 @@ fn dns_config(spec: &Value, field: Place<'_>, report: &mut Report) {
     }
 }
 
-fn overhead(spec: &Value, field: Place<'_>, report: &mut Report) {
-    for (name, quantity) in super::json::entries(spec, &["overhead"]) {
+fn overhead(overhead: &Value, field: Place<'_>, report: &mut Report) {
+    for (name, quantity) in super::json::entries(overhead, &[]) {
         let amount = quantity.as_str().unwrap_or_default();
         if Quantity::parse(amount).is_some_and(|value| value.sign() == Ordering::Less) {
             let field = format_args!("{field}.limits[{name}]");

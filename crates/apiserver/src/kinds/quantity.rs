@@ -30,7 +30,9 @@ impl Quantity {
             value = value.saturating_add(i128::from(digit - b'0').saturating_mul(scale.numerator) / divisor);
         }
         // Go rounds away from zero when a value is finer than it can hold.
-        let rounded = if value % scale.denominator == 0 {
+        let rounded = if scale.denominator == 1 {
+            value
+        } else if value % scale.denominator == 0 {
             value / scale.denominator
         } else {
             value / scale.denominator + 1

@@ -1,4 +1,5 @@
-//! Collects what is wrong with an object.
+//! Collects what is wrong with an object. Usually nothing is: what writes down an error is marked as cold, which keeps
+//! it out of the way of the checks.
 
 use super::{
     json::{at, entries, items, number, text},
@@ -18,47 +19,57 @@ pub(crate) struct Report {
 }
 
 impl Report {
+    #[cold]
     pub(crate) fn push(&mut self, error: FieldError) {
         self.errors.push(error);
     }
 
+    #[cold]
     pub(crate) fn required(&mut self, field: impl Display, detail: &str) {
         self.push(FieldError::required(field.to_string(), detail));
     }
 
+    #[cold]
     pub(crate) fn invalid(&mut self, field: impl Display, value: impl Into<Value>, why: impl Into<String>) {
         self.push(FieldError::invalid(field.to_string(), value, why));
     }
 
+    #[cold]
     pub(crate) fn forbidden(&mut self, field: impl Display, why: impl Into<String>) {
         self.push(FieldError::forbidden(field.to_string(), why));
     }
 
+    #[cold]
     pub(crate) fn duplicate(&mut self, field: impl Display, value: impl Into<Value>) {
         self.push(FieldError::duplicate(field.to_string(), value));
     }
 
+    #[cold]
     pub(crate) fn not_found(&mut self, field: impl Display, value: impl Into<Value>) {
         self.push(FieldError::new(Fault::NotFound, field.to_string(), value.into(), ""));
     }
 
+    #[cold]
     pub(crate) fn too_long(&mut self, field: impl Display, limit: usize) {
         let detail = format!("may not be more than {limit} bytes");
         self.push(FieldError::new(Fault::TooLong, field.to_string(), Value::Null, detail));
     }
 
     /// As [`Report::invalid`], with a value whose fields stand in this order.
+    #[cold]
     pub(crate) fn invalid_in_order(&mut self, field: impl Display, value: &Ordered<'_>, why: &str) {
         self.push(FieldError::invalid(field.to_string(), Value::Null, why).shown_as(in_order(value)));
     }
 
     /// Each of the messages, if any, as an error of this value.
     pub(crate) fn wrong(&mut self, field: impl Display, value: &str, messages: Vec<String>) {
-        self.errors
-            .extend(messages.into_iter().map(|why| FieldError::invalid(field.to_string(), value, why)));
+        for why in messages {
+            self.invalid(&field, value, why);
+        }
     }
 
     /// Not one of the supported values, which are named in the given order.
+    #[cold]
     pub(crate) fn unsupported(&mut self, field: impl Display, value: impl Into<Value>, supported: &[&str]) {
         let names: Vec<String> = supported.iter().map(|name| format!("{name:?}")).collect();
         let detail = format!("supported values: {}", names.join(", "));

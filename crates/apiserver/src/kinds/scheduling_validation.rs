@@ -1,7 +1,7 @@
 //! Where a pod may run: node selectors, affinity, tolerations and spread constraints.
 
 use super::{
-    json::{at, entries, has, items, number, text},
+    json::{at, entries, has, items, number, pick, text},
     names,
     report::{Place, Report},
 };
@@ -169,10 +169,9 @@ fn label_keys(term: &Value, field: Place<'_>, report: &mut Report) {
 pub(crate) fn tolerations(tolerations: &[Value], field: Place<'_>, report: &mut Report) {
     for (index, toleration) in tolerations.iter().enumerate() {
         let field = format_args!("{field}[{index}]");
-        let key = text(toleration, &["key"]);
-        let operator = text(toleration, &["operator"]);
-        let value = text(toleration, &["value"]);
-        let effect = text(toleration, &["effect"]);
+        let [effect, key, operator, seconds, value] =
+            pick(toleration, ["effect", "key", "operator", "tolerationSeconds", "value"]);
+        let [effect, key, operator, value] = [effect, key, operator, value].map(|value| text(value, &[]));
         if !key.is_empty() {
             report.wrong(format_args!("{field}.key"), key, names::qualified_name(key));
         } else if operator != "Exists" {
@@ -180,7 +179,7 @@ pub(crate) fn tolerations(tolerations: &[Value], field: Place<'_>, report: &mut 
                 "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
             report.invalid(format_args!("{field}.operator"), operator, why);
         }
-        if has(toleration, &["tolerationSeconds"]) && effect != "NoExecute" {
+        if !seconds.is_null() && effect != "NoExecute" {
             let why = "effect must be 'NoExecute' when `tolerationSeconds` is set";
             report.invalid(format_args!("{field}.effect"), effect, why);
         }

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, VecDeque, btree_map::Entry},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 use tokio::sync::Notify;
@@ -150,17 +150,15 @@ impl Store {
     pub(crate) fn insert(
         &self,
         resource: &GroupResource,
-        key: &Key,
+        key: &Arc<Key>,
         encode: impl FnOnce(u64) -> Stored,
     ) -> Result<Arc<Stored>, Clash> {
         let mut state = self.lock();
         let revision = state.revision + 1;
         let shelf = state.shelf(resource);
-        if shelf.objects.contains_key(key) {
-            return Err(Clash::Exists);
-        }
+        let Entry::Vacant(place) = shelf.objects.entry(Arc::clone(key)) else { return Err(Clash::Exists) };
         let stored = Arc::new(encode(revision));
-        shelf.objects.insert(Arc::clone(&stored.key), Arc::clone(&stored));
+        place.insert(Arc::clone(&stored));
         shelf.record(Change::new(revision, ChangeKind::Added, Arc::clone(&stored), None), self.history);
         state.revision = revision;
         Ok(stored)
@@ -250,8 +248,12 @@ mod tests {
         GroupResource::new("", "pods")
     }
 
+    fn key(name: &str) -> Arc<Key> {
+        Arc::new(Key::new("a", name))
+    }
+
     fn stored(name: &str, text: &str) -> impl FnOnce(u64) -> Stored {
-        let key = Arc::new(Key::new("a", name));
+        let key = key(name);
         let bytes = Bytes::from(text.to_owned());
         move |revision| Stored::new(key, revision, bytes, Box::default(), Box::default())
     }
@@ -263,7 +265,7 @@ mod tests {
     #[test]
     fn writes_check_what_they_expect() {
         let store = Store::new(10);
-        let key = Key::new("a", "x");
+        let key = key("x");
         let first = store.insert(&pods(), &key, stored("x", "1")).unwrap();
         assert_eq!(store.insert(&pods(), &key, stored("x", "1")).unwrap_err(), Clash::Exists);
         let second = store.replace(&pods(), &key, first.revision, stored("x", "2")).unwrap();
@@ -286,8 +288,8 @@ mod tests {
     #[test]
     fn the_past_can_be_listed_until_it_is_forgotten() {
         let store = Store::new(10);
-        let x = store.insert(&pods(), &Key::new("a", "x"), stored("x", "x1")).unwrap();
-        let y = store.insert(&pods(), &Key::new("a", "y"), stored("y", "y1")).unwrap();
+        let x = store.insert(&pods(), &key("x"), stored("x", "x1")).unwrap();
+        let y = store.insert(&pods(), &key("y"), stored("y", "y1")).unwrap();
         let x2 = store.replace(&pods(), &Key::new("a", "x"), x.revision, stored("x", "x2")).unwrap();
         store.remove(&pods(), &Key::new("a", "y"), y.revision, stored("y", "y1")).unwrap();
         let at = |revision| texts(&store.list(&pods(), "a", Some(revision)).unwrap());
@@ -304,7 +306,7 @@ mod tests {
     fn a_bounded_log_forgets_its_oldest_changes() {
         let store = Store::new(2);
         for name in ["a", "b", "c"] {
-            store.insert(&pods(), &Key::new("a", name), stored(name, name)).unwrap();
+            store.insert(&pods(), &key(name), stored(name, name)).unwrap();
         }
         assert!(store.changes(&pods(), 1, 10, false).is_err());
         let batch = store.changes(&pods(), 2, 10, false).unwrap();

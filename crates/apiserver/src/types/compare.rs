@@ -3,7 +3,7 @@
 
 use super::{
     field_set::{self, FieldSet},
-    table::{self, Field, FieldType, ListKind, TypeRef, TypeShape},
+    table::{self, Field, FieldType, ListKind, TypeRef, TypeShape, Walk},
 };
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -244,6 +244,19 @@ impl<'a> Inner<'a> {
         }
     }
 
+    /// The shapes of an object's fields, to be asked for one after the other.
+    pub(super) fn fields(self) -> Fields<'a> {
+        let ty = match self {
+            Self::Struct(ty) => Some(ty),
+            Self::Field(Field { ty, .. }) | Self::Type(ty) => match ty.shape {
+                TypeShape::Struct(ty) => Some(ty),
+                _ => None,
+            },
+            Self::Schema(_) | Self::Untyped => None,
+        };
+        Fields { inner: self, walk: ty.map(TypeRef::walk) }
+    }
+
     pub(super) fn element(self) -> Self {
         match self {
             Self::Field(Field { ty: FieldType { shape: TypeShape::List(element), .. }, .. }) => {
@@ -255,35 +268,61 @@ impl<'a> Inner<'a> {
     }
 }
 
+/// See [`Inner::fields`].
+pub(super) struct Fields<'a> {
+    inner: Inner<'a>,
+    walk: Option<Walk>,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn field(&mut self, name: &str) -> Inner<'a> {
+        match &mut self.walk {
+            Some(walk) => walk.field(name).map_or(Inner::Untyped, Inner::Field),
+            None => self.inner.field(name),
+        }
+    }
+}
+
 impl Keys<'_> {
-    pub(super) fn items<'v>(&self, list: Option<&'v Value>) -> Vec<(String, &'v Value)> {
+    fn items<'v>(&self, list: Option<&'v Value>) -> Vec<(String, &'v Value)> {
         let items = list.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         items.iter().map(|item| (self.of(item), item)).collect()
     }
 
     /// `k:{"name":"a"}` or `v:"a"`
     fn of(&self, item: &Value) -> String {
-        let named = |names: &mut dyn Iterator<Item = &str>| {
-            let mut found: Vec<(&str, &Value)> = Vec::with_capacity(4);
-            found.extend(names.filter_map(|name| Some((name, item.get(name)?))));
-            found.sort_by_key(|(name, _)| *name);
-            let mut key = String::with_capacity(64);
-            key.push_str("k:{");
-            for (index, (name, value)) in found.into_iter().enumerate() {
-                key.push_str(if index > 0 { ",\"" } else { "\"" });
-                key.push_str(name);
-                key.push_str("\":");
-                push_json(&mut key, value);
-            }
-            key.push('}');
-            key
-        };
+        let mut key = String::with_capacity(64);
+        self.push(&mut key, item);
+        key
+    }
+
+    /// Writes the key of an element.
+    pub(super) fn push(&self, key: &mut String, item: &Value) {
         match self {
-            Self::Values => format!("v:{item}"),
-            Self::Named(names) => named(&mut names.iter().copied()),
-            Self::InSchema(names) => named(&mut names.iter().filter_map(Value::as_str)),
+            Self::Values => {
+                key.push_str("v:");
+                push_json(key, item);
+            }
+            Self::Named(names) => push_named(key, item, names.iter().copied()),
+            Self::InSchema(names) => push_named(key, item, names.iter().filter_map(Value::as_str)),
         }
     }
+}
+
+/// Writes the fields that an element is known by, in the order of their names.
+fn push_named<'a>(key: &mut String, item: &Value, names: impl Iterator<Item = &'a str> + Clone) {
+    key.push_str("k:{");
+    let mut last = "";
+    while let Some(name) = names.clone().filter(|name| *name > last).min() {
+        if let Some(value) = item.get(name) {
+            key.push_str(if key.ends_with('{') { "\"" } else { ",\"" });
+            key.push_str(name);
+            key.push_str("\":");
+            push_json(key, value);
+        }
+        last = name;
+    }
+    key.push('}');
 }
 
 /// Field names and most keys need no escapes: those are copied as they are.

@@ -53,9 +53,11 @@ pub fn fill_zero_values(ty: TypeRef, object: &mut Value) {
 }
 
 fn fill_structure(ty: TypeRef, map: &mut Map<String, Value>) {
+    let mut walk = ty.walk();
     for (name, value) in map.iter_mut() {
         if (value.is_object() || value.is_array())
-            && let Some(field) = ty.field(name)
+            && let Some(field) = walk.field(name)
+            && field.ty.structure().is_some_and(TypeRef::has_zeros)
         {
             fill_value(&field.ty, value);
         }
@@ -224,8 +226,9 @@ impl Decoder {
         path: &Path<'_>,
     ) -> Result<(), String> {
         let mut is_some_dropped = false;
+        let mut walk = ty.walk();
         for (key, value) in map.iter_mut() {
-            let field = ty.field(key);
+            let field = walk.field(key);
             if field.is_none()
                 && let Some(unknown) = &mut self.unknown
             {

@@ -2,8 +2,9 @@
 //! them. Gives what [`compare`] finds to be added.
 
 use super::compare::{Form, Inner, Keys, NOBODYS, Shape, fields_of, is_compared};
-use crate::json_text::begin_field;
+use crate::json_text::{begin_field, begin_plain_field};
 use serde_json::Value;
+use std::ops::Range;
 
 /// Writes the set as `FieldsV1` has it; whether it has a member. `before` is what is there before anybody sets
 /// anything.
@@ -51,11 +52,14 @@ struct Text<'a> {
 
 impl Text<'_> {
     /// Begins a member; the place to which the text has to be cut if it is none after all.
-    fn open(&mut self, key: &Key<'_>) -> usize {
+    fn open(&mut self, key: &Key<'_>, inner: Inner<'_>) -> usize {
         let start = self.out.len();
-        match key {
-            Key::Field(name) => begin_field(self.out, "f:", name),
-            Key::Element(key) => begin_field(self.out, "", key),
+        match (key, inner) {
+            (Key::Field(_), Inner::Field(field)) => {
+                begin_plain_field(self.out, &field.member);
+            }
+            (Key::Field(name), _) => begin_field(self.out, "f:", name),
+            (Key::Element(key), _) => begin_field(self.out, "", key),
         }
         self.out.push(b'{');
         start
@@ -63,11 +67,12 @@ impl Text<'_> {
 
     /// Nobody owns what the server sets, nor the metadata as such.
     fn metadata(&mut self, old: Option<&Value>, new: &Value, inner: Inner<'_>) {
-        let start = self.open(&Key::Field("metadata"));
+        let start = self.open(&Key::Field("metadata"), inner);
         let mut added = false;
+        let mut fields = inner.fields();
         for (name, value) in fields_of(new).filter(|(name, _)| !NOBODYS.contains(name)) {
             let before = old.and_then(|old| old.get(name));
-            added |= self.value(&Key::Field(name), before, value, inner.field(name)).added;
+            added |= self.value(&Key::Field(name), before, value, fields.field(name)).added;
         }
         if added {
             self.out.push(b'}');
@@ -80,7 +85,7 @@ impl Text<'_> {
         if old == Some(new) {
             return Found::default();
         }
-        let start = self.open(key);
+        let start = self.open(key, inner);
         let inside = self.out.len();
         let is_same_sort = match old {
             Some(Value::Object(_)) => new.is_object() || new.is_null(),
@@ -115,9 +120,10 @@ impl Text<'_> {
 
     fn map(&mut self, old: Option<&Value>, new: &Value, inner: Inner<'_>) -> Found {
         let mut found = Found::default();
+        let mut fields = inner.fields();
         for (name, value) in fields_of(new) {
             let before = old.and_then(|old| old.get(name));
-            found.note(self.value(&Key::Field(name), before, value, inner.field(name)));
+            found.note(self.value(&Key::Field(name), before, value, fields.field(name)));
         }
         found.removed |= old.is_some_and(|old| fields_of(old).any(|(name, _)| new.get(name).is_none()));
         found
@@ -125,19 +131,48 @@ impl Text<'_> {
 
     fn list(&mut self, old: Option<&Value>, new: &Value, inner: Inner<'_>, keys: &Keys<'_>) -> Found {
         let mut found = Found::default();
-        let (old, mut new) = (keys.items(old), keys.items(Some(new)));
-        found.removed = old.iter().any(|(key, _)| !new.iter().any(|(other, _)| other == key));
-        // The members of a set are in order; of several elements with one key the last one counts.
-        new.sort_by(|(one, _), (two, _)| one.cmp(two));
+        let (old, new) = (Elements::of(keys, old), Elements::of(keys, Some(new)));
+        found.removed = old.iter().any(|(key, _)| new.find(key).is_none());
         let element = inner.element();
-        for (index, (key, item)) in new.iter().enumerate() {
-            if new.get(index + 1).is_some_and(|(next, _)| next == key) {
-                continue;
+        let mut elements = new.iter().peekable();
+        while let Some((key, item)) = elements.next() {
+            // Of several elements with one key the last one counts.
+            if elements.peek().is_none_or(|(next, _)| *next != key) {
+                found.note(self.value(&Key::Element(key), old.find(key), item, element));
             }
-            let before = old.iter().find(|(other, _)| other == key).map(|(_, item)| *item);
-            found.note(self.value(&Key::Element(key), before, item, element));
         }
         found
+    }
+}
+
+/// The elements of a list in the order of their keys.
+struct Elements<'a> {
+    /// All keys, one behind the other.
+    keys: String,
+    items: Vec<(Range<usize>, &'a Value)>,
+}
+
+impl<'a> Elements<'a> {
+    fn of(keys: &Keys<'_>, list: Option<&'a Value>) -> Self {
+        let list = list.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let mut elements =
+            Self { keys: String::with_capacity(32 * list.len()), items: Vec::with_capacity(list.len()) };
+        for item in list {
+            let start = elements.keys.len();
+            keys.push(&mut elements.keys, item);
+            elements.items.push((start..elements.keys.len(), item));
+        }
+        let Self { keys, items } = &mut elements;
+        items.sort_by(|(one, _), (two, _)| keys[one.clone()].cmp(&keys[two.clone()]));
+        elements
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&str, &'a Value)> {
+        self.items.iter().map(|(range, item)| (&self.keys[range.clone()], *item))
+    }
+
+    fn find(&self, key: &str) -> Option<&'a Value> {
+        self.iter().find(|(other, _)| *other == key).map(|(_, item)| item)
     }
 }
 

@@ -24,6 +24,7 @@ struct Entry {
     shape: OnceLock<Shape>,
     zero: OnceLock<serde_json::Value>,
     always_written: OnceLock<Vec<(&'static str, serde_json::Value)>>,
+    has_zeros: OnceLock<bool>,
 }
 
 /// The fields of one struct.
@@ -47,6 +48,8 @@ pub(super) enum Wire {
 
 pub(super) struct Field {
     pub(super) json: &'static str,
+    /// How a set of fields begins its member of this name: `"f:name":`.
+    pub(super) member: Box<str>,
     pub(super) ty: FieldType,
     pub(super) is_pointer: bool,
     pub(super) omit_empty: bool,
@@ -131,6 +134,7 @@ fn entries() -> &'static [Entry] {
                     shape: OnceLock::new(),
                     zero: OnceLock::new(),
                     always_written: OnceLock::new(),
+                    has_zeros: OnceLock::new(),
                 }
             })
             .collect()
@@ -226,11 +230,12 @@ impl TypeRef {
     }
 
     pub(super) fn field(self, json: &str) -> Option<&'static Field> {
-        let Shape { fields, starts, .. } = self.shape();
-        let start = start_of(json);
-        let first = starts.partition_point(|other| *other < start);
-        let alike = starts.get(first..)?.iter().take_while(|other| **other == start).count();
-        fields.get(first..first + alike)?.iter().find(|field| field.json == json)
+        self.walk().field(json)
+    }
+
+    /// For finding the fields of an object one after the other.
+    pub(super) fn walk(self) -> Walk {
+        Walk { shape: self.shape(), next: 0 }
     }
 
     pub(super) fn wire(self, number: u32) -> Option<Wire> {
@@ -252,6 +257,26 @@ impl TypeRef {
         self.0.always_written.get_or_init(|| {
             let fields = self.fields().iter();
             fields.filter_map(|field| Some((field.json, super::decode::written_zero(field)?))).collect()
+        })
+    }
+
+    /// Whether Go writes anything that nobody set into an object of this type, however deep inside.
+    pub(super) fn has_zeros(self) -> bool {
+        *self.0.has_zeros.get_or_init(|| {
+            let mut seen = vec![self];
+            let mut next = 0;
+            while let Some(ty) = seen.get(next).copied() {
+                if !ty.always_written().is_empty() {
+                    return true;
+                }
+                for inner in ty.fields().iter().filter_map(|field| field.ty.structure()) {
+                    if !seen.contains(&inner) {
+                        seen.push(inner);
+                    }
+                }
+                next += 1;
+            }
+            false
         })
     }
 
@@ -297,14 +322,36 @@ impl TypeRef {
     }
 }
 
+/// Finds fields by their names. Names that come in order, as those of a map do, are found in one walk.
+pub(super) struct Walk {
+    shape: &'static Shape,
+    next: usize,
+}
+
+impl Walk {
+    #[inline(never)]
+    pub(super) fn field(&mut self, json: &str) -> Option<&'static Field> {
+        let Shape { fields, starts, .. } = self.shape;
+        let start = start_of(json);
+        if starts.get(self.next).is_none_or(|next| *next > start) {
+            self.next = 0;
+        }
+        let ahead = starts.get(self.next..)?;
+        self.next += ahead.iter().position(|other| *other >= start)?;
+        let alike = starts.get(self.next..)?.iter().take_while(|other| **other == start).count();
+        let mut alike = fields.get(self.next..self.next + alike)?.iter();
+        // A short name is all in its start.
+        alike.find(|field| field.json.len() == json.len() && (json.len() <= 8 || field.json == json))
+    }
+}
+
 /// The first eight bytes of a name as a number that is in the order of the names.
 fn start_of(name: &str) -> u64 {
     match name.as_bytes().first_chunk() {
         Some(bytes) => u64::from_be_bytes(*bytes),
         None => {
-            let mut bytes = [0; 8];
-            bytes.iter_mut().zip(name.bytes()).for_each(|(place, byte)| *place = byte);
-            u64::from_be_bytes(bytes)
+            let number = name.bytes().fold(0, |number, byte| number << 8 | u64::from(byte));
+            number << (8 * (8 - name.len().max(1)))
         }
     }
 }
@@ -325,6 +372,7 @@ impl Field {
     fn type_meta(json: &'static str) -> Self {
         Self {
             json,
+            member: format!("\"f:{json}\":").into(),
             ty: FieldType::plain(TypeShape::String),
             is_pointer: false,
             omit_empty: true,
@@ -385,7 +433,13 @@ impl Field {
             embedded_in.push('.');
             embedded_in.push_str(&self.embedded_in);
         }
-        Self { ty: self.ty.clone(), list: self.list.clone(), embedded_in, ..*self }
+        Self {
+            member: self.member.clone(),
+            ty: self.ty.clone(),
+            list: self.list.clone(),
+            embedded_in,
+            ..*self
+        }
     }
 
     /// Whether the field is left out when this is its value.
@@ -461,6 +515,15 @@ impl FieldType {
         Some(Self { shape, go_name, is_wrapped: text.contains('@') })
     }
 
+    /// The struct itself, or that of which this is a list or map.
+    pub(super) fn structure(&self) -> Option<TypeRef> {
+        match &self.shape {
+            TypeShape::Struct(ty) => Some(*ty),
+            TypeShape::List(element) | TypeShape::Map(element) => element.structure(),
+            _ => None,
+        }
+    }
+
     /// The type as Go prints it in its errors.
     pub(super) fn go(&self) -> String {
         if !self.go_name.is_empty() {
@@ -487,59 +550,5 @@ impl FieldType {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_line_of_the_table_is_understood() {
-        let mut count = 0;
-        for entry in entries() {
-            for line in entry.lines.lines() {
-                assert!(Field::parse(line).is_some(), "{}: {line}", entry.name);
-                count += 1;
-            }
-            let _ = TypeRef(entry).fields();
-        }
-        assert!(count > 1900, "{count}");
-        assert!(entries().is_sorted_by_key(|entry| entry.name));
-    }
-
-    #[test]
-    fn every_field_is_found_by_its_name() {
-        for ty in all() {
-            for field in ty.fields() {
-                assert_eq!(ty.field(field.json).map(|found| found.json), Some(field.json), "{ty:?}");
-                let longer = format!("{}x", field.json);
-                let is_known = ty.fields().iter().any(|other| other.json == longer);
-                assert_eq!(ty.field(&longer).is_some(), is_known, "{ty:?}.{longer}");
-            }
-            assert!(ty.field("").is_none() && ty.field("zzzzzzzzzz").is_none());
-        }
-    }
-
-    #[test]
-    fn kinds_are_found_in_their_group_versions() {
-        assert_eq!(kind("apps/v1", "Deployment").map(TypeRef::name), Some("apps/v1.Deployment"));
-        assert_eq!(kind("v1", "Pod").map(TypeRef::name), Some("core/v1.Pod"));
-        assert_eq!(kind("apps/v1", "DeleteOptions").map(TypeRef::name), Some("meta/v1.DeleteOptions"));
-        assert_eq!(kind("apps/v1", "Pod"), None);
-        assert_eq!(kind("v1", "PodSpec"), None);
-        assert_eq!(kind("example.org/v1", "Deployment"), None);
-    }
-
-    #[test]
-    fn go_names_stand_where_go_has_them() {
-        let go = |ty: &str, field: &str| find(ty).and_then(|ty| ty.field(field)).map(|field| field.ty.go());
-        assert_eq!(go("core/v1.Container", "imagePullPolicy").as_deref(), Some("v1.PullPolicy"));
-        assert_eq!(go("core/v1.ResourceRequirements", "limits").as_deref(), Some("v1.ResourceList"));
-        assert_eq!(go("core/v1.PodSpec", "containers").as_deref(), Some("[]v1.Container"));
-        assert_eq!(
-            go("core/v1.PersistentVolumeClaimSpec", "accessModes").as_deref(),
-            Some("[]v1.PersistentVolumeAccessMode")
-        );
-        assert_eq!(go("authentication/v1.UserInfo", "extra").as_deref(), Some("map[string]v1.ExtraValue"));
-        let extra = find("authentication/v1.UserInfo").and_then(|ty| ty.field("extra"));
-        let TypeShape::Map(value) = &extra.expect("is there").ty.shape else { panic!("a map") };
-        assert!(value.is_wrapped);
-    }
-}
+#[path = "table_tests.rs"]
+mod tests;

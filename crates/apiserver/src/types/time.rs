@@ -5,7 +5,7 @@ use jiff::{
     civil::{Date, DateTime, Time},
     tz::{Offset, TimeZone},
 };
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Write as _};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Precision {
@@ -25,13 +25,23 @@ impl Precision {
 /// Writes a time as the wire has it.
 pub(super) fn print(time: Timestamp, precision: Precision) -> String {
     let time = Offset::UTC.to_datetime(time);
-    let (year, month, day) = (time.year(), time.month(), time.day());
-    let (hour, minute, second) = (time.hour(), time.minute(), time.second());
-    let micros = match precision {
-        Precision::Seconds => String::new(),
-        Precision::Micros => format!(".{:06}", time.subsec_nanosecond() / 1000),
-    };
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{micros}Z")
+    let mut out = format!("{:04}", time.year());
+    for (before, number) in [
+        ('-', time.month()),
+        ('-', time.day()),
+        ('T', time.hour()),
+        (':', time.minute()),
+        (':', time.second()),
+    ] {
+        let number = number.unsigned_abs();
+        out.extend([before, char::from(b'0' + number / 10), char::from(b'0' + number % 10)]);
+    }
+    if precision == Precision::Micros {
+        // Writing into a string cannot fail.
+        let _ = write!(out, ".{:06}", time.subsec_nanosecond() / 1000);
+    }
+    out.push('Z');
+    out
 }
 
 /// The stored form of a time: in UTC, with the precision of its field. The error is what Go's parser says.
