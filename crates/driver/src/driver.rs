@@ -5,7 +5,7 @@ use crate::{
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use serde_json::Value;
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 /// A cloud, with the credentials of one project.
 ///
@@ -14,6 +14,16 @@ use std::{sync::Arc, time::Duration};
 /// of its own, with [`crate::Code::DeadlineExceeded`] if need be.
 #[async_trait]
 pub trait Driver: Send + Sync {
+    /// What a description says that whoever orders has to know, read without asking the cloud.
+    fn describe(&self, spec: &Value) -> Result<Described, Failure>;
+
+    /// Everything that is wrong with an order, found without asking the cloud, as one
+    /// [`crate::Code::InvalidArgument`]. `machines` is how many machines, this one included, are made from the
+    /// description: some can be made only once. Otherwise what is used although it looks wrong, in words.
+    ///
+    /// To be asked before an attempt is written down; [`Driver::create`] looks again at what concerns it alone.
+    fn check(&self, order: &Order, machines: usize) -> Result<Vec<String>, Failure>;
+
     /// Looks for a machine with a request of its own, never in a cache. With an id the cloud is asked for
     /// exactly that one ([`crate::How::Asked`]); without, the machines that carry the identity are looked
     /// for in a complete list ([`crate::How::Listed`]).
@@ -28,12 +38,14 @@ pub trait Driver: Send + Sync {
     async fn create(&self, order: &Order) -> Result<Machine, Failure>;
 
     /// Does one of the things that are still to be done to a machine before it can be used, if there is one:
-    /// at most one call that changes something.
+    /// at most one call that changes something. It can be asked at any time of a machine's life, and finds
+    /// again what others have undone.
     async fn settle(&self, order: &Order, machine: &Machine) -> Result<Settled, Failure>;
 
     /// Orders the deletion of a machine after a fresh look that it carries the identity; one that does not is
-    /// left alone with [`crate::Code::FailedPrecondition`].
-    async fn delete(&self, identity: &Identity, id: &ProviderId) -> Result<Deletion, Failure>;
+    /// left alone with [`crate::Code::FailedPrecondition`]. What was made with the machine goes with it, what
+    /// was given to it stays: the order says which is which, as far as it can still be read.
+    async fn delete(&self, order: &Order, id: &ProviderId) -> Result<Deletion, Failure>;
 
     /// The machines in a scope. It may be answered from the shared poller's last list; the snapshot says when
     /// that one was begun. With `begun_after` only a list begun later will do.
@@ -56,6 +68,12 @@ pub trait Driver: Send + Sync {
         Err(Failure::unimplemented("volume ids"))
     }
 
+    /// The last lines that a machine wrote to its console, without what looks like a secret: for one whose node
+    /// does not join.
+    async fn console(&self, _id: &ProviderId) -> Result<String, Failure> {
+        Err(Failure::unimplemented("consoles"))
+    }
+
     /// What machines there are to choose from.
     async fn offerings(&self) -> Result<Vec<Offering>, Failure> {
         Err(Failure::unimplemented("offerings"))
@@ -65,20 +83,57 @@ pub trait Driver: Send + Sync {
 /// Makes drivers. A driver belongs to the credentials it was made for; when a Secret is rotated the factory
 /// is asked again.
 pub trait DriverFactory: Send + Sync {
+    /// The cloud's name, in small letters.
+    fn provider(&self) -> &'static str;
+
     /// A driver for these credentials and this provider-specific description of a machine, which may say
-    /// where (a region for example). Equal input may give the same driver.
-    fn driver(&self, credentials: &Credentials, spec: &Value) -> Result<Arc<dyn Driver>, Failure>;
+    /// where (a region for example). What is written about a machine that may exist goes before both. Equal
+    /// input may give the same driver.
+    fn driver(
+        &self,
+        credentials: &Credentials,
+        spec: &Value,
+        written: Written<'_>,
+    ) -> Result<Arc<dyn Driver>, Failure>;
+}
+
+/// What is written about where a machine is, so that it is looked for there whatever became of the description
+/// and the credentials that it was made with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Written<'a> {
+    /// What [`Driver::place`] said of the driver that ordered it.
+    pub place: Option<&'a str>,
+    pub id: Option<&'a ProviderId>,
+}
+
+/// What [`Driver::describe`] read.
+#[derive(Clone, Debug, Default)]
+pub struct Described {
+    /// The [`Identity::domain`] of the machines that are made from it.
+    pub domain: String,
+    /// User data that the description holds itself; it goes before any other.
+    pub user_data: Option<UserData>,
 }
 
 /// A machine that is wanted.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Order {
     pub identity: Identity,
     /// Written down before the call, and marked on the machine.
     pub attempt: Attempt,
     /// The provider-specific description from the class.
     pub spec: Value,
+    /// What the machine gets: whoever orders has looked into the description for it, and filled in what is
+    /// filled in.
     pub user_data: Option<UserData>,
+}
+
+/// Without the description: it may hold user data, too.
+impl fmt::Debug for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { identity, attempt, .. } = self;
+        f.debug_struct("Order").field("identity", identity).field("attempt", attempt).finish_non_exhaustive()
+    }
 }
 
 /// What [`Driver::settle`] did.
@@ -154,6 +209,12 @@ mod tests {
 
     #[async_trait]
     impl Driver for Bare {
+        fn describe(&self, _: &Value) -> Result<Described, Failure> {
+            Ok(Described::default())
+        }
+        fn check(&self, _: &Order, _: usize) -> Result<Vec<String>, Failure> {
+            Ok(Vec::new())
+        }
         async fn find(&self, _: &Identity, _: Option<&ProviderId>) -> Result<Finding, Failure> {
             Err(Failure::unimplemented("find"))
         }
@@ -163,7 +224,7 @@ mod tests {
         async fn settle(&self, _: &Order, machine: &Machine) -> Result<Settled, Failure> {
             Ok(Settled::Done(Box::new(machine.clone())))
         }
-        async fn delete(&self, _: &Identity, _: &ProviderId) -> Result<Deletion, Failure> {
+        async fn delete(&self, _: &Order, _: &ProviderId) -> Result<Deletion, Failure> {
             Ok(Deletion::Ordered)
         }
         async fn list(&self, _: &Scope, _: Option<jiff::Timestamp>) -> Result<Snapshot, Failure> {
@@ -186,6 +247,8 @@ mod tests {
         let volumes = driver.volumes(&[]).await.unwrap_err();
         assert_eq!(volumes, Failure::new(Code::Unimplemented, "this cloud does not support volume ids"));
         assert_eq!(driver.offerings().await.unwrap_err().code, Code::Unimplemented);
+        let id = ProviderId::stackit("p", "s").unwrap();
+        assert_eq!(driver.console(&id).await.unwrap_err().code, Code::Unimplemented);
     }
 
     #[test]
@@ -193,9 +256,9 @@ mod tests {
         let order = Order {
             identity: Identity { domain: "d".into(), machine: "m".into(), class: "c".into() },
             attempt: Attempt("a".into()),
-            spec: Value::Null,
+            spec: serde_json::json!({"userData": "hunter2"}),
             user_data: Some(UserData::new("hunter2")),
         };
-        assert!(!format!("{order:?}").contains("hunter2"));
+        assert!(!format!("{order:?} {order:#?}").contains("hunter2"));
     }
 }

@@ -17,7 +17,8 @@ mod secret;
 
 pub use code::{Code, UnnamedCode};
 pub use driver::{
-    Change, Changes, Deletion, Driver, DriverFactory, Offering, Order, Price, Settled, VolumeSource,
+    Change, Changes, Deletion, Described, Driver, DriverFactory, Offering, Order, Price, Settled,
+    VolumeSource, Written,
 };
 pub use failure::Failure;
 pub use identity::{Attempt, Identity, Marks, Recognition, Scope};

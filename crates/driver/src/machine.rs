@@ -1,4 +1,4 @@
-use crate::{Attempt, Identity, Marks, ProviderId, Recognition};
+use crate::{Attempt, Code, Identity, Marks, ProviderId, Recognition};
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
@@ -25,8 +25,9 @@ pub enum State {
     Running,
     /// There but switched off.
     Stopped,
-    /// It will not run without help; the message is the cloud's reason.
+    /// It will not run without help; the message is the cloud's reason, the code what that means.
     Failed {
+        code: Code,
         message: String,
     },
     Deleting,

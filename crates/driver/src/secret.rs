@@ -37,6 +37,11 @@ impl Credentials {
         self.0.get(key).is_some_and(|value| !value.expose_secret().is_empty())
     }
 
+    /// Whether the key is there, be it without a value.
+    pub fn contains(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+
     /// The value of a key that must be there and be text.
     pub fn text(&self, key: &str) -> Result<SecretString, Failure> {
         let invalid =
@@ -86,6 +91,7 @@ mod tests {
         assert_eq!(message("empty"), "InvalidArgument: the Secret's key \"empty\" is empty: give it a value");
         assert_eq!(message("binary"), "InvalidArgument: the Secret's key \"binary\" is not UTF-8 text");
         assert!(!credentials.has("empty") && credentials.has("binary"));
+        assert!(credentials.contains("empty") && !credentials.contains("token"));
     }
 
     #[test]

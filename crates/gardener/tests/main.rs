@@ -7,6 +7,8 @@ mod flow;
 mod keep;
 #[path = "main/life.rs"]
 mod life;
+#[path = "main/orders.rs"]
+mod orders;
 #[path = "main/safety.rs"]
 mod safety;
 #[path = "main/sweep.rs"]

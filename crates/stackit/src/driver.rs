@@ -1,91 +1,222 @@
+mod advice;
+mod console;
+mod settle;
+
 use crate::{
-    Client, Defaults, Place, ProviderSpec, labels,
+    Client, ConsoleLines, Defaults, LabelNames, Place, ProviderSpec, labels,
     poller::{Listing, Poller},
+    spec::Setting,
     status::{self, Progress},
-    wire::Server,
+    wire::{AttachmentChange, NicChange, Server},
 };
+use advice::Advisor;
 use async_trait::async_trait;
 use hostler_base::Clock;
 use hostler_driver::{
-    Address, AddressKind, Attempt, Change, Changes, Code, Deletion, Driver, Evidence, Failure, Finding,
-    Found, How, Identity, Machine, Marks, Order, ProviderId, Recognition, Scope, Settled, Snapshot, State,
+    Address, AddressKind, Change, Changes, Code, Deletion, Described, Driver, Evidence, Failure, Finding,
+    Form, Found, How, Identity, Machine, Order, ProviderId, Recognition, Scope, Settled, Snapshot, State,
+    VolumeSource,
 };
 use jiff::Timestamp;
+use serde_json::Value;
+use settle::{Todo, Wish};
 use std::{sync::Arc, time::Duration};
 
 /// How long a new server may be missing from lists. The API promises nothing; this is ours to assume.
 const LIST_LAG: Duration = Duration::from_secs(30);
+/// Whose volumes are STACKIT's, as CSI drivers and as the one that Kubernetes had built in.
+const VOLUME_DRIVERS: [&str; 2] = ["block-storage.csi.stackit.cloud", "cinder.csi.openstack.org"];
+const BUILT_IN_VOLUMES: &str = "cinder";
+/// How often a NIC that somebody else changes at the same time is read again.
+const CONFLICTS: usize = 3;
+/// How much of a console is read.
+const CONSOLE: ConsoleLines = ConsoleLines::Last(60);
 
 /// STACKIT as a [`Driver`], for one project, region and right.
 pub struct StackitDriver {
     client: Client,
     defaults: Defaults,
+    names: LabelNames,
+    /// What is used although it looks wrong.
+    warnings: Vec<String>,
     clock: Clock,
     poller: Arc<Poller>,
+    advisor: Advisor,
 }
 
 impl StackitDriver {
-    pub(crate) fn new(client: Client, defaults: Defaults, poller: Arc<Poller>, clock: Clock) -> Self {
-        Self { client, defaults, clock, poller }
+    pub(crate) fn new(
+        client: Client,
+        defaults: Defaults,
+        names: LabelNames,
+        warnings: Vec<String>,
+        poller: Arc<Poller>,
+        clock: Clock,
+    ) -> Self {
+        let advisor = Advisor::new(clock.clone());
+        Self { client, defaults, names, warnings, clock, poller, advisor }
+    }
+
+    fn setting(&self) -> Setting<'_> {
+        Setting { defaults: &self.defaults, version: self.client.version(), names: &self.names }
     }
 
     fn own_id<'a>(&self, id: &'a ProviderId) -> Result<&'a str, Failure> {
         let here = &self.client.place().project;
+        if id.form() != Form::Stackit {
+            let message = format!("{id} is not the id of a STACKIT server: stackit://<project>/<server>");
+            return Err(Failure::new(Code::InvalidArgument, message));
+        }
         match id.project() {
-            Some(project) if project != here => Err(Failure::new(
+            Some(project) if project == here => Ok(id.server()),
+            other => Err(Failure::new(
                 Code::InvalidArgument,
                 format!(
-                    "the server {id} is in project {project}, the Secret is for {here}: put its project-id back"
+                    "the server {id} is in project {}, not in {here} where it was looked for: correct the id",
+                    other.unwrap_or_default()
                 ),
             )),
-            _ => Ok(id.server()),
         }
     }
 
     /// One that cannot be read spoils all: what is left out would count as absent.
-    fn machines(&self, servers: &[Server]) -> Result<Vec<Machine>, Failure> {
-        servers.iter().map(|server| machine(&self.client.place().project, server)).collect()
+    fn machines(&self, servers: &[Server], cluster: Option<&str>) -> Result<Vec<Machine>, Failure> {
+        servers.iter().map(|server| self.machine(server, cluster)).collect()
+    }
+
+    fn machine(&self, server: &Server, cluster: Option<&str>) -> Result<Machine, Failure> {
+        let provider_id = ProviderId::stackit(&self.client.place().project, &server.id).map_err(|error| {
+            Failure::new(Code::Unavailable, format!("STACKIT told of a server with an unusable id: {error}"))
+        })?;
+        let (power, message) = (server.power_status.as_deref(), server.error_message.as_deref());
+        Ok(Machine {
+            provider_id,
+            name: server.name.clone(),
+            marks: self.names.marks(server, cluster),
+            state: status::state(&server.status, power, message),
+            raw_state: server.status.clone(),
+            addresses: addresses(server),
+            created_at: server.created_at,
+        })
     }
 
     /// The server with this id; nothing if the API says that there is none.
-    async fn ask(&self, id: &ProviderId) -> Result<Vec<Machine>, Failure> {
+    async fn server(&self, id: &ProviderId) -> Result<Option<Server>, Failure> {
         let wanted = self.own_id(id)?;
         match self.client.get_server(wanted).await {
-            Ok(server) if server.id == wanted => self.machines(&[server]),
+            Ok(server) if server.id == wanted => Ok(Some(server)),
             Ok(server) => Err(Failure::new(
                 Code::Unavailable,
                 format!("STACKIT was asked for the server {wanted} and answered with {:?}", server.id),
             )),
-            Err(failure) if failure.code == Code::NotFound => Ok(Vec::new()),
+            Err(failure) if failure.code == Code::NotFound => Ok(None),
             Err(failure) => Err(failure),
         }
     }
-}
 
-fn machine(project: &str, server: &Server) -> Result<Machine, Failure> {
-    let provider_id = ProviderId::stackit(project, &server.id).map_err(|error| {
-        Failure::new(Code::Unavailable, format!("STACKIT told of a server with an unusable id: {error}"))
-    })?;
-    Ok(Machine {
-        provider_id,
-        name: server.name.clone(),
-        marks: marks(server),
-        state: status::state(&server.status, server.power_status.as_deref(), server.error_message.as_deref()),
-        raw_state: server.status.clone(),
-        addresses: addresses(server),
-        created_at: server.created_at,
-    })
-}
+    fn is_ours(&self, identity: &Identity, server: &Server) -> Result<(), Failure> {
+        let marks = self.names.marks(server, Some(&identity.domain));
+        if identity.recognise(&marks) == Recognition::Ours {
+            return Ok(());
+        }
+        let message = format!(
+            "the server {} is not labelled as machine {:?}; it is left alone",
+            server.id, identity.machine
+        );
+        Err(Failure::new(Code::FailedPrecondition, message))
+    }
 
-fn marks(server: &Server) -> Marks {
-    let label = |key: &str| server.labels.as_ref()?.get(key)?.as_str().map(str::to_owned);
-    let cluster = server.labels.iter().flatten().find(|(key, _)| key.ends_with(labels::CLUSTER_SUFFIX));
-    Marks {
-        // A server without a cluster label belongs to the domain without a name.
-        domain: Some(cluster.and_then(|(_, value)| value.as_str()).unwrap_or_default().to_owned()),
-        machine: label(labels::MACHINE),
-        class: label(labels::MACHINE_CLASS),
-        attempt: label(labels::ATTEMPT).map(Attempt),
+    fn wish(&self, spec: &ProviderSpec) -> Wish {
+        Wish {
+            addresses: spec.allowed_addresses.clone(),
+            networking: spec.networking(self.setting()),
+            boot_volume_goes: spec.boot_volume.is_none(),
+        }
+    }
+
+    /// A server does not always tell what becomes of its boot volume; the attachment does.
+    async fn complete(&self, server: &mut Server) -> Result<(), Failure> {
+        let Some(volume) = server.boot_volume.as_mut() else { return Ok(()) };
+        if let (Some(id), None) = (&volume.id, volume.delete_on_termination) {
+            let attachment = self.client.get_attached_volume(&server.id, id).await?;
+            volume.delete_on_termination = attachment.delete_on_termination;
+        }
+        Ok(())
+    }
+
+    async fn carry_out(&self, server: &str, todo: &Todo, wish: &Wish) -> Result<String, Failure> {
+        match todo {
+            Todo::Allow { network, nic, present, missing } => {
+                self.allow(network, nic, present, missing, wish).await?;
+                Ok(format!("the NIC {nic} may send from {} now", missing.join(", ")))
+            }
+            Todo::BootVolume { volume } => {
+                self.let_go(server, volume).await?;
+                Ok(format!("the boot volume {volume} goes with its server now"))
+            }
+        }
+    }
+
+    async fn let_go(&self, server: &str, volume: &str) -> Result<(), Failure> {
+        let change = AttachmentChange { delete_on_termination: Some(true) };
+        self.client.update_attached_volume(server, volume, change).await.map(drop)
+    }
+
+    /// Adds ranges to a NIC. The API takes whole lists, so a NIC that changed meanwhile is read again.
+    async fn allow(
+        &self,
+        network: &str,
+        nic: &str,
+        present: &[String],
+        missing: &[String],
+        wish: &Wish,
+    ) -> Result<(), Failure> {
+        let mut all = [present, missing].concat();
+        let mut conflicts = 0;
+        loop {
+            let change = NicChange { allowed_addresses: Some(all), ..NicChange::default() };
+            match self.client.update_nic(network, nic, &change).await {
+                Ok(changed) => {
+                    let lost = changed
+                        .allowed_addresses
+                        .map(|present| crate::cidr::missing(&wish.addresses, &present))
+                        .unwrap_or_default();
+                    if lost.is_empty() {
+                        return Ok(());
+                    }
+                    let message = format!("the NIC {nic} was told to allow {} and does not", lost.join(", "));
+                    return Err(Failure::new(Code::Aborted, message));
+                }
+                Err(failure) if failure.code == Code::Aborted && conflicts < CONFLICTS => {
+                    conflicts += 1;
+                    let fresh = self.client.get_nic(network, nic).await?;
+                    let present = fresh.allowed_addresses.unwrap_or_default();
+                    let missing = crate::cidr::missing(&wish.addresses, &present);
+                    if missing.is_empty() {
+                        return Ok(());
+                    }
+                    all = [present, missing].concat();
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    /// Before a server goes, its boot volume is told to go with it if nobody else would look after it.
+    async fn take_boot_volume_along(&self, order: &Order, server: &mut Server) -> Result<(), Failure> {
+        // A class that cannot be read any more tells nothing; the server was settled when it could.
+        let Ok(spec) = ProviderSpec::parse(&order.spec) else { return Ok(()) };
+        let label = server.labels.as_ref().and_then(|labels| labels.get(labels::BOOT_VOLUME));
+        if label.and_then(Value::as_str) == Some(labels::BOOT_VOLUME_STAYS) {
+            return Ok(());
+        }
+        let wish = Wish { addresses: Vec::new(), ..self.wish(&spec) };
+        if wish.boot_volume(server).is_none() {
+            return Ok(());
+        }
+        self.complete(server).await?;
+        let Some(volume) = wish.boot_volume(server) else { return Ok(()) };
+        self.let_go(&server.id, &volume).await
     }
 }
 
@@ -98,16 +229,38 @@ fn addresses(server: &Server) -> Vec<Address> {
         .collect()
 }
 
+fn gone(id: &ProviderId) -> Failure {
+    Failure::new(Code::NotFound, format!("the server {id} is gone"))
+}
+
 #[async_trait]
 impl Driver for StackitDriver {
+    fn describe(&self, spec: &Value) -> Result<Described, Failure> {
+        let spec = ProviderSpec::parse(spec)?;
+        Ok(Described { domain: spec.cluster(&self.names), user_data: spec.user_data })
+    }
+
+    fn check(&self, order: &Order, machines: usize) -> Result<Vec<String>, Failure> {
+        let spec = ProviderSpec::parse(&order.spec)?;
+        match (spec.check(order, self.setting()), spec.check_count(machines)) {
+            (Ok(()), Ok(())) => Ok(self.warnings.clone()),
+            (Err(one), Err(other)) => {
+                Err(Failure::new(one.code, format!("{}; {}", one.message, other.message)))
+            }
+            (Err(failure), Ok(())) | (Ok(()), Err(failure)) => Err(failure),
+        }
+    }
+
     async fn find(&self, identity: &Identity, id: Option<&ProviderId>) -> Result<Finding, Failure> {
         self.poller.stir();
         let began_at = self.clock.now();
+        let cluster = Some(identity.domain.as_str());
         let (how, machines) = match id {
-            Some(id) => (How::Asked, self.ask(id).await?),
+            Some(id) => (How::Asked, self.machines(self.server(id).await?.as_slice(), cluster)?),
             None => {
-                let selector = format!("{}={}", labels::MACHINE, identity.machine);
-                let mut machines = self.machines(&self.client.list_servers(Some(&selector)).await?)?;
+                let selector = format!("{}={}", self.names.machine, identity.machine);
+                let servers = self.client.list_servers(Some(&selector)).await?;
+                let mut machines = self.machines(&servers, cluster)?;
                 machines.retain(|machine| identity.recognise(&machine.marks) == Recognition::Ours);
                 (How::Listed, machines)
             }
@@ -119,44 +272,76 @@ impl Driver for StackitDriver {
     async fn create(&self, order: &Order) -> Result<Machine, Failure> {
         self.poller.stir();
         let spec = ProviderSpec::parse(&order.spec)?;
-        let call = spec.create_call(order, &self.defaults, self.client.version())?;
-        let server = self.client.create_server(&call).await?;
-        machine(&self.client.place().project, &server)
+        spec.check(order, self.setting())?;
+        let call = spec.create_call(order, self.setting());
+        match self.client.create_server(&call).await {
+            Ok(server) => self.machine(&server, Some(&order.identity.domain)),
+            Err(failure) if matches!(failure.code, Code::InvalidArgument | Code::FailedPrecondition) => {
+                let mut told = vec![failure.message];
+                told.extend(self.advisor.about(&self.client, &spec, &self.defaults).await);
+                Err(Failure::new(failure.code, told.join("; ")))
+            }
+            Err(failure) => Err(failure),
+        }
     }
 
-    async fn settle(&self, _: &Order, machine: &Machine) -> Result<Settled, Failure> {
+    async fn settle(&self, order: &Order, machine: &Machine) -> Result<Settled, Failure> {
+        let id = &machine.provider_id;
         match status::progress(&machine.state) {
-            Progress::Done => Ok(Settled::Done(Box::new(machine.clone()))),
-            Progress::Waiting => Ok(Settled::Waiting(format!("the server is {}", machine.raw_state))),
+            Progress::Done => {}
+            Progress::Waiting => return Ok(Settled::Waiting(format!("the server is {}", machine.raw_state))),
             Progress::Failed(code) => {
                 let reason = match &machine.state {
-                    State::Failed { message } => message,
+                    State::Failed { message, .. } => message,
                     _ => &machine.raw_state,
                 };
-                Err(Failure::new(code, format!("the server {} failed: {reason}", machine.provider_id)))
+                return Err(Failure::new(code, format!("the server {id} failed: {reason}")));
             }
-            Progress::Absent => {
-                Err(Failure::new(Code::NotFound, format!("the server {} is gone", machine.provider_id)))
+            Progress::Absent => return Err(gone(id)),
+        }
+        let wish = self.wish(&ProviderSpec::parse(&order.spec)?);
+        if wish.is_nothing() && !machine.addresses.is_empty() {
+            return Ok(Settled::Done(Box::new(machine.clone())));
+        }
+        let Some(mut server) = self.server(id).await? else { return Err(gone(id)) };
+        self.is_ours(&order.identity, &server)?;
+        if wish.misses_nic(&server) {
+            return Err(Failure::new(Code::Unavailable, format!("the server {id} has no NIC")));
+        }
+        if wish.boot_volume(&server).is_some() {
+            self.complete(&mut server).await?;
+        }
+        let todo = wish.todo(&server);
+        if let Some(first) = todo.first() {
+            let did = self.carry_out(&server.id, first, &wish).await?;
+            if todo.len() > 1 {
+                return Ok(Settled::Did(did));
             }
         }
+        Ok(Settled::Done(Box::new(self.machine(&server, Some(&order.identity.domain))?)))
     }
 
-    async fn delete(&self, identity: &Identity, id: &ProviderId) -> Result<Deletion, Failure> {
-        let finding = self.find(identity, Some(id)).await?;
-        let Some(machine) = finding.found.machines().first() else {
-            return Ok(Deletion::Absent(finding.evidence));
+    async fn delete(&self, order: &Order, id: &ProviderId) -> Result<Deletion, Failure> {
+        self.poller.stir();
+        let began_at = self.clock.now();
+        let Some(mut server) = self.server(id).await? else {
+            let evidence = Evidence { how: How::Asked, began_at, answered_at: self.clock.now() };
+            return Ok(Deletion::Absent(evidence));
         };
-        if identity.recognise(&machine.marks) != Recognition::Ours {
-            return Err(Failure::new(
-                Code::FailedPrecondition,
-                format!(
-                    "the server {id} is not labelled as machine {:?}; it is left alone",
-                    identity.machine
-                ),
-            ));
-        }
-        if !status::needs_delete_call(&machine.state) {
+        self.is_ours(&order.identity, &server)?;
+        let state = self.machine(&server, None)?.state;
+        if !status::needs_delete_call(&state) {
             return Ok(Deletion::Ordered);
+        }
+        match self.take_boot_volume_along(order, &mut server).await {
+            // Nothing can be attached differently to a server that is not there yet or never was.
+            Err(failure)
+                if matches!(state, State::Pending | State::Failed { .. })
+                    && matches!(failure.code, Code::Aborted | Code::InvalidArgument | Code::NotFound) =>
+            {
+                tracing::warn!(%failure, server = server.id, "the boot volume may outlive its server");
+            }
+            other => other?,
         }
         match self.client.delete_server(id.server()).await {
             Err(failure) if failure.code != Code::NotFound => Err(failure),
@@ -167,15 +352,19 @@ impl Driver for StackitDriver {
     async fn list(&self, scope: &Scope, begun_after: Option<Timestamp>) -> Result<Snapshot, Failure> {
         let Listing { began_at, answered_at, servers } =
             self.poller.listing(begun_after.unwrap_or(Timestamp::MIN)).await?;
-        let mut machines = self.machines(&servers)?;
+        let cluster = match scope {
+            Scope::Domain(domain) | Scope::Class { domain, .. } => Some(domain.as_str()),
+            Scope::AnyDomain { .. } => None,
+        };
+        let mut machines = self.machines(&servers, cluster)?;
         machines.retain(|machine| scope.holds(&machine.marks));
         Ok(Snapshot::new(began_at, answered_at, machines))
     }
 
     fn changes(&self) -> Changes {
-        let project = self.client.place().project.clone();
+        let (project, names) = (self.client.place().project.clone(), self.names.clone());
         self.poller.changes(move |server| {
-            let marks = marks(server);
+            let marks = names.marks(server, None);
             let identity = match (marks.domain, marks.machine, marks.class) {
                 (Some(domain), Some(machine), Some(class)) => Some(Identity { domain, machine, class }),
                 _ => None,
@@ -189,7 +378,23 @@ impl Driver for StackitDriver {
     }
 
     fn place(&self) -> String {
-        let Place { project, region } = self.client.place();
-        format!("project {project} region {region}")
+        let place: &Place = self.client.place();
+        place.to_string()
+    }
+
+    async fn volumes(&self, volumes: &[VolumeSource]) -> Result<Vec<String>, Failure> {
+        let own = |volume: &VolumeSource| match volume {
+            VolumeSource::Csi { driver, handle } if VOLUME_DRIVERS.contains(&driver.as_str()) => {
+                Some(handle.clone())
+            }
+            VolumeSource::InTree { kind, id } if kind == BUILT_IN_VOLUMES => Some(id.clone()),
+            _ => None,
+        };
+        Ok(volumes.iter().filter_map(own).filter(|id| !id.is_empty()).collect())
+    }
+
+    async fn console(&self, id: &ProviderId) -> Result<String, Failure> {
+        let log = self.client.server_log(self.own_id(id)?, CONSOLE).await?;
+        Ok(console::tail(&log))
     }
 }

@@ -1,6 +1,6 @@
 //! What the environment of the process says about STACKIT: a pure function of the variables.
 
-use crate::client::ApiVersion;
+use crate::{LabelNames, client::ApiVersion, labels::DEFAULT_DOMAIN, spec::is_label_key};
 use hostler_driver::{Code, Failure};
 use http::Uri;
 use std::{collections::BTreeMap, net::IpAddr};
@@ -11,6 +11,8 @@ const API_ENDPOINT: &str = "STACKIT_API_ENDPOINT";
 const TOKEN_URL: &str = "STACKIT_TOKEN_BASEURL";
 const NO_AUTH: &str = "STACKIT_NO_AUTH";
 const PROJECT: &str = "STACKIT_PROJECT_ID";
+/// As the Go provider names it.
+const LABEL_DOMAIN: &str = "CUSTOM_LABEL_DOMAIN";
 const API_VERSION: &str = "STACKIT_IAAS_API_VERSION";
 
 /// Whether calls are authorised.
@@ -36,6 +38,8 @@ pub struct Environment {
     pub project: Option<String>,
     pub version: ApiVersion,
     pub authentication: Authentication,
+    /// The labels by which servers are recognised.
+    pub labels: LabelNames,
 }
 
 impl Environment {
@@ -63,11 +67,18 @@ impl Environment {
                 ApiVersion::V2
             }
         };
+        let domain = value(LABEL_DOMAIN).unwrap_or(DEFAULT_DOMAIN);
+        let labels = LabelNames::new(domain);
+        if !is_label_key(&labels.class) {
+            problems.push(format!(
+                "{LABEL_DOMAIN}: {domain:?} cannot be the start of a label's key: give a domain such as {DEFAULT_DOMAIN}"
+            ));
+        }
         if !problems.is_empty() {
             return Err(Failure::new(Code::InvalidArgument, problems.join("; ")));
         }
         let project = value(PROJECT).map(str::to_owned);
-        Ok(Self { endpoint, token_url, project, version, authentication })
+        Ok(Self { endpoint, token_url, project, version, authentication, labels })
     }
 
     /// A cloud that serves version 2 at this address and asks for a token only if it likes.

@@ -3,7 +3,7 @@ use crate::{
     Surroundings, poller::Poller,
 };
 use hostler_base::{Chance, Clock, Transport};
-use hostler_driver::{Credentials, Driver, DriverFactory, Failure};
+use hostler_driver::{Credentials, Driver, DriverFactory, Failure, Written};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -74,8 +74,22 @@ impl StackitFactory {
 }
 
 impl DriverFactory for StackitFactory {
-    fn driver(&self, credentials: &Credentials, spec: &Value) -> Result<Arc<dyn Driver>, Failure> {
-        let settings = Settings::read(credentials, &ProviderSpec::parse(spec)?, &self.environment)?;
+    fn provider(&self) -> &'static str {
+        "stackit"
+    }
+
+    fn driver(
+        &self,
+        credentials: &Credentials,
+        spec: &Value,
+        written: Written<'_>,
+    ) -> Result<Arc<dyn Driver>, Failure> {
+        let spec = match ProviderSpec::parse(spec) {
+            // It is known where the server is, so it can be looked after, whatever became of the class.
+            Err(_) if written.place.is_some() => ProviderSpec::default(),
+            spec => spec?,
+        };
+        let settings = Settings::read(credentials, &spec, &self.environment, written)?;
         let Surroundings { clock, .. } = &self.surroundings;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let used_at = clock.instant();
@@ -94,9 +108,6 @@ impl DriverFactory for StackitFactory {
             Some(other) => (other.authorisation.clone(), other.client.clone(), Arc::clone(&other.poller)),
             None => {
                 let authorisation = self.authorisation(&known, &settings.grant)?;
-                for warning in settings.warnings() {
-                    tracing::warn!("{warning}");
-                }
                 let client = self.client(&mut known, &settings.place, authorisation.clone());
                 let poller = Arc::new(Poller::new(client.clone(), clock.clone()));
                 (authorisation, client, poller)
@@ -105,6 +116,8 @@ impl DriverFactory for StackitFactory {
         let driver = Arc::new(StackitDriver::new(
             client.clone(),
             settings.defaults.clone(),
+            self.environment.labels.clone(),
+            settings.warnings(),
             Arc::clone(&poller),
             clock.clone(),
         ));

@@ -2,9 +2,9 @@
 
 use crate::{
     Authentication, Authorisation, Environment, KeyFlow, Place, ProviderSpec, ServiceAccountKey,
-    Surroundings, environment::checked_url,
+    Surroundings, environment::checked_url, spec::is_uuid,
 };
-use hostler_driver::{Code, Credentials, Failure};
+use hostler_driver::{Code, Credentials, Failure, ProviderId, Written};
 use secrecy::{ExposeSecret, SecretString};
 use std::sync::Arc;
 
@@ -82,12 +82,19 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the keys of either generation. All problems are told at once.
+    /// Reads the keys of either generation. What is written about a server goes before all else. All problems
+    /// are told at once.
     pub fn read(
         credentials: &Credentials,
         spec: &ProviderSpec,
         environment: &Environment,
+        written: Written<'_>,
     ) -> Result<Self, Failure> {
+        let known: Option<Place> = written.place.map(str::parse).transpose()?;
+        let known_project = known
+            .as_ref()
+            .map(|place| place.project.clone())
+            .or_else(|| written.id.and_then(ProviderId::project).map(str::to_owned));
         let mut problems = Vec::new();
         let mut value = |key: &str| match credentials.has(key).then(|| credentials.text(key)) {
             Some(Ok(text)) => Some(text.expose_secret().trim().to_owned()).filter(|text| !text.is_empty()),
@@ -98,6 +105,7 @@ impl Settings {
             None => None,
         };
         let project = PROJECT_KEYS.into_iter().find_map(&mut value).or_else(|| environment.project.clone());
+        let project = known_project.or(project);
         let place_in_secret = value(REGION);
         let network = value(NETWORK);
         let (mail, token) = (value(MAIL), value(TOKEN));
@@ -106,6 +114,7 @@ impl Settings {
         let (secret_region, zone) = region_and_zone(place_in_secret.as_deref());
         let own_region = Some(spec.region.as_str()).filter(|region| !region.is_empty());
         let region = own_region.or(secret_region).unwrap_or_default().to_owned();
+        let region = known.map_or(region, |place| place.region);
         // A zone of another region than the spec's is none.
         let zone = zone.filter(|_| secret_region == Some(region.as_str())).map(str::to_owned);
         let grant = match (environment.authentication, key, token) {
@@ -126,7 +135,10 @@ impl Settings {
                 .push("the Secret's key \"project-id\" is missing: add the STACKIT project's id".to_owned());
         }
         if region.is_empty() {
-            problems.push("providerSpec.region: is required, for example eu01".to_owned());
+            problems.push(
+                "providerSpec.region: Region cannot be empty: give one such as eu01, there or in the Secret's key \"region\""
+                    .to_owned(),
+            );
         }
         match project {
             Some(project) if problems.is_empty() => {
@@ -139,7 +151,7 @@ impl Settings {
     /// What is used although it looks wrong.
     pub fn warnings(&self) -> Vec<String> {
         let project = &self.place.project;
-        let is_uuid = project.len() == 36 && uuid::Uuid::try_parse(project).is_ok();
+        let is_uuid = is_uuid(project);
         let warning = || {
             format!(
                 "the Secret's key \"project-id\" is {project:?}, which is no UUID as STACKIT's projects have"
@@ -171,7 +183,7 @@ mod tests {
     fn settings(keys: Keys<'_>, region: &str, environment: &Environment) -> Result<Settings, Failure> {
         let credentials = Credentials::new(keys.iter().map(|(key, value)| (*key, *value)));
         let spec = ProviderSpec { region: region.into(), ..ProviderSpec::default() };
-        Settings::read(&credentials, &spec, environment)
+        Settings::read(&credentials, &spec, environment, Written::default())
     }
 
     fn off() -> Environment {
@@ -197,6 +209,29 @@ mod tests {
             let defaults = Defaults { zone: zone.map(Into::into), network: network.map(Into::into) };
             assert_eq!(found.defaults, defaults, "{keys:?}");
         }
+    }
+
+    #[test]
+    fn what_is_written_goes_before_what_is_said_now() {
+        let now = Credentials::new([("projectId", "now"), ("region", "eu02-1")]);
+        let spec = ProviderSpec { region: "eu02".into(), ..ProviderSpec::default() };
+        let id = ProviderId::stackit("by-id", "s").unwrap();
+        let table = [
+            (None, None, "now", "eu02"),
+            (None, Some(&id), "by-id", "eu02"),
+            (Some("project then region eu01"), None, "then", "eu01"),
+            (Some("project then region eu01"), Some(&id), "then", "eu01"),
+        ];
+        for (place, id, project, region) in table {
+            let found = Settings::read(&now, &spec, &off(), Written { place, id }).unwrap();
+            assert_eq!(found.place, Place { project: project.into(), region: region.into() });
+        }
+        let nothing = Credentials::default();
+        let written = Written { place: Some("project then region eu01"), id: None };
+        let found = Settings::read(&nothing, &ProviderSpec::default(), &off(), written).unwrap();
+        assert_eq!((found.place.project.as_str(), found.defaults.zone), ("then", None));
+        let odd = Written { place: Some("somewhere"), id: None };
+        assert_eq!(Settings::read(&now, &spec, &off(), odd).err().unwrap().code, Code::InvalidArgument);
     }
 
     #[test]

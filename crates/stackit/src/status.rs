@@ -55,7 +55,12 @@ pub fn state(status: &str, power: Option<&str>, message: Option<&str>) -> State 
         }
         "INACTIVE" | "STOPPED" | "SHUTOFF" | "STOPPING" | "PAUSED" | "DEALLOCATED" | "DEALLOCATING"
         | "RESCUE" | "RESCUING" => State::Stopped,
-        "ERROR" => State::Failed { message: message.unwrap_or("the cloud gives no reason").to_owned() },
+        "ERROR" => {
+            let message = message.unwrap_or("the cloud gives no reason").to_owned();
+            // Nothing that passes by itself, so it is not asked for again and again.
+            let code = if is_about_capacity(&message) { Code::ResourceExhausted } else { Code::Internal };
+            State::Failed { code, message }
+        }
         "DELETING" => State::Deleting,
         "DELETED" => State::Deleted,
         _ => State::Unrecognised,
@@ -79,7 +84,7 @@ pub fn progress(state: &State) -> Progress {
     match state {
         State::Running => Progress::Done,
         State::Pending | State::Stopped | State::Deleting | State::Unrecognised => Progress::Waiting,
-        State::Failed { message } => Progress::Failed(failed(message)),
+        State::Failed { code, .. } => Progress::Failed(*code),
         State::Deleted => Progress::Absent,
     }
 }
@@ -91,14 +96,10 @@ pub fn status_code(state: &State) -> Code {
         State::Pending | State::Deleting => Code::Unavailable,
         // There, but not in a condition to be a node, and nothing that passes by itself.
         State::Stopped => Code::FailedPrecondition,
-        State::Failed { message } => failed(message),
+        State::Failed { code, .. } => *code,
         State::Deleted => Code::NotFound,
         State::Unrecognised => Code::Unknown,
     }
-}
-
-fn failed(message: &str) -> Code {
-    if is_about_capacity(message) { Code::ResourceExhausted } else { Code::Unknown }
 }
 
 /// Whether deleting a server takes a call; else it is only waited for.
@@ -156,7 +157,7 @@ mod tests {
             "r" => (Progress::Done, Code::Ok, true, true),
             "p" => (Progress::Waiting, Code::Unavailable, true, true),
             "s" => (Progress::Waiting, Code::FailedPrecondition, true, true),
-            "f" => (Progress::Failed(Code::Unknown), Code::Unknown, true, true),
+            "f" => (Progress::Failed(Code::Internal), Code::Internal, true, true),
             "d" => (Progress::Waiting, Code::Unavailable, false, true),
             "x" => (Progress::Absent, Code::NotFound, false, false),
             "?" => (Progress::Waiting, Code::Unknown, true, true),
@@ -199,10 +200,13 @@ mod tests {
     fn a_failed_server_says_why_and_no_room_is_no_room() {
         let message = "No valid host was found. There are not enough hosts available.";
         let full = state("ERROR", Some("STOPPED"), Some(message));
-        assert_eq!(full, State::Failed { message: message.to_owned() });
+        assert_eq!(full, State::Failed { code: Code::ResourceExhausted, message: message.to_owned() });
         assert_eq!(progress(&full), Progress::Failed(Code::ResourceExhausted));
         assert_eq!(status_code(&full), Code::ResourceExhausted);
         let silent = state("ERROR", None, None);
-        assert_eq!(silent, State::Failed { message: "the cloud gives no reason".to_owned() });
+        assert_eq!(
+            silent,
+            State::Failed { code: Code::Internal, message: "the cloud gives no reason".to_owned() }
+        );
     }
 }

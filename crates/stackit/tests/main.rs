@@ -11,5 +11,7 @@ mod endpoints;
 mod factory;
 #[path = "main/sending.rs"]
 mod sending;
+#[path = "main/servers.rs"]
+mod servers;
 #[path = "main/stage.rs"]
 mod stage;

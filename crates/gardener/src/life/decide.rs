@@ -61,19 +61,19 @@ fn first_server(seen: &Observed) -> Step {
     if let Some(server) = preferred(listed) {
         return Step::Adopt(server.provider_id.clone());
     }
-    let Some(mark) = &seen.attempt else { return Step::MarkAttempt };
+    let Some(mark) = &seen.attempt else { return order_anew(seen) };
     let age = seen.now.duration_since(mark.at);
     if seen.attempt_unsent {
         // The look must come after the mark, or another writer's server could slip in between. If by the
         // clock it does not, the clock was set back: a new mark is right again.
         let looked_after_mark = listed.evidence.began_at >= mark.at;
-        return if looked_after_mark && age <= super::SEND_WITHIN { Step::Create } else { Step::MarkAttempt };
+        return if looked_after_mark && age <= super::SEND_WITHIN { Step::Create } else { order_anew(seen) };
     }
     if mark.is_from_the_future(seen.now) {
         return Step::Redate(mark.clone());
     }
     if mark.ruled_out_by(&listed.evidence, seen.list_lag) {
-        return Step::MarkAttempt;
+        return order_anew(seen);
     }
     Step::Wait {
         reason: "OutcomeUnknown",
@@ -82,6 +82,14 @@ fn first_server(seen: &Observed) -> Step {
             mark.at
         ),
         again: mark.wait(seen.now, seen.list_lag),
+    }
+}
+
+/// There is no server and no call under way. What cannot be ordered is told before anything is marked.
+fn order_anew(seen: &Observed) -> Step {
+    match &seen.refused {
+        Some(failure) => creation_failed(seen, Operation::Create, failure),
+        None => Step::MarkAttempt,
     }
 }
 
@@ -110,8 +118,8 @@ fn start_up(seen: &Observed, id: &ProviderId, identity: &Identity) -> Step {
         return Step::Adopt(id.clone());
     }
     match &server.state {
-        State::Failed { message } => {
-            let failure = Failure::new(Code::Internal, format!("the server {id} failed: {message}"));
+        State::Failed { code, message } => {
+            let failure = Failure::new(*code, format!("the server {id} failed: {message}"));
             creation_failed(seen, Operation::Create, &failure)
         }
         State::Deleted => creation_failed(seen, Operation::Create, &gone(id)),

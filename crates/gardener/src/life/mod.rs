@@ -134,6 +134,8 @@ pub struct Observed {
     pub ready_to_act: Result<Identity, Failure>,
     /// Why class or Secret could still vanish under a server that is made now.
     pub not_kept: Option<String>,
+    /// Why no server can be ordered now, known without asking the cloud.
+    pub refused: Option<Failure>,
     pub sightings: Sightings,
     /// The last thing that failed in this run, with what was tried.
     pub failure: Option<(Tried, Failure)>,

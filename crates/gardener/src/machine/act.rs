@@ -1,13 +1,13 @@
 //! Carries out one step. Every write of a Machine has its version as precondition, so what was decided on an
 //! older one is refused and decided anew.
 
-use super::{AttemptMark, Machine, MachineController, Means, Memory, Next, Tried};
+use super::{AttemptMark, Machine, MachineController, Means, Memory, Next, Purpose, Tried};
 use crate::{
     api::{OperationState, OperationType, names},
     life::{StatusChange, Step},
 };
 use hostler_controller::{EventKind, Outcome, Trouble};
-use hostler_driver::{Attempt, Code, Deletion, Failure, ProviderId, Settled};
+use hostler_driver::{Attempt, Code, Deletion, Failure, Order, ProviderId, Settled};
 use k8s_openapi::{
     api::core::v1::{Node, NodeAddress, Pod},
     apimachinery::pkg::apis::meta::v1::Time,
@@ -42,7 +42,8 @@ impl MachineController {
                     attempt: Attempt(self.chance.text(MARK_ALPHABET, 10)),
                     at: self.clock.now(),
                 };
-                let place = means.map_err(Trouble::new)?.place;
+                // An earlier attempt, if there was one, is ruled out where it was made.
+                let place = self.means(&machine, Purpose::OrderAnew).map_err(Trouble::new)?.place;
                 *memory = Memory { attempt_unsent: true, ..Memory::default() };
                 self.write(machine, memory, |machine| {
                     let annotations = machine.annotations_mut();
@@ -212,7 +213,9 @@ impl MachineController {
         means: Result<Means, Failure>,
     ) -> Result<Next, Trouble> {
         // Without means nothing of this is ever decided.
-        let Means { driver, order, .. } = means.map_err(Trouble::new)?;
+        let means = means.map_err(Trouble::new)?;
+        let warnings = if step == Step::Create { self.check(&means) } else { Ok(Vec::new()) };
+        let Means { driver, order, .. } = means;
         let mut end = None;
         let (tried, result) = match step {
             Step::Ask(id) => {
@@ -225,6 +228,9 @@ impl MachineController {
             }
             Step::Create => {
                 memory.attempt_unsent = false;
+                for warning in warnings.iter().flatten() {
+                    self.event(&machine, EventKind::Warning, "LooksWrong", warning);
+                }
                 let created = driver.create(&order).await;
                 if let Ok(server) = &created {
                     let message = format!("ordered the server {}", server.provider_id);
@@ -248,7 +254,7 @@ impl MachineController {
                 (Tried::Settle, result)
             }
             Step::DeleteServer(id) => {
-                let deletion = self.delete_server(&machine, &*driver, &order.identity, &id).await;
+                let deletion = self.delete_server(&machine, &*driver, &order, &id).await;
                 let result = deletion.map(|deletion| match deletion {
                     Deletion::Ordered => {
                         end = Some(Outcome::Wait { reason: "ServerDeleting", check: Some(LOOK_AGAIN) });
@@ -272,10 +278,10 @@ impl MachineController {
         &self,
         machine: &Machine,
         driver: &dyn hostler_driver::Driver,
-        identity: &hostler_driver::Identity,
+        order: &Order,
         id: &ProviderId,
     ) -> Result<Deletion, Failure> {
-        let deletion = driver.delete(identity, id).await?;
+        let deletion = driver.delete(order, id).await?;
         self.event(
             machine,
             EventKind::Normal,

@@ -74,6 +74,17 @@ struct Means {
     order: Order,
     /// Where the driver looks and orders, and for whom.
     place: String,
+    /// The cloud that the class is for.
+    provider: String,
+}
+
+/// What means are for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// The server that is there, or may be.
+    LookAfter,
+    /// One that was not ordered yet.
+    OrderAnew,
 }
 
 /// What a step led to.
@@ -102,7 +113,7 @@ impl Reconciler for MachineController {
         let mut machine = Box::new(Machine::clone(&machine));
         let mut memory = Memory::default();
         for _ in 0..STEPS_PER_RUN {
-            let means = self.means(&machine);
+            let means = self.means(&machine, Purpose::LookAfter);
             let seen = self.observe(&machine, &memory, &means);
             let step = decide(&seen);
             tracing::debug!(?step, "decided");

@@ -1,6 +1,6 @@
 //! What a decision needs to know, gathered from the object, the caches and this run's memory.
 
-use super::{AttemptMark, Identity, Machine, MachineController, Means, Memory, Observed, Order};
+use super::{AttemptMark, Identity, Machine, MachineController, Means, Memory, Observed, Order, Purpose};
 use crate::{
     api::{MachineClass, names},
     keep::Keeper,
@@ -8,7 +8,7 @@ use crate::{
 };
 use hostler_base::GoDuration;
 use hostler_controller::Key;
-use hostler_driver::{Attempt, Code, Credentials, Failure, ProviderId, UserData};
+use hostler_driver::{Attempt, Code, Credentials, Described, Failure, ProviderId, UserData, Written};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Node, Pod, SecretReference};
 use kube::{Resource, ResourceExt};
@@ -20,8 +20,10 @@ const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
 const NO_LAG: Duration = Duration::ZERO;
 
 impl MachineController {
-    /// Class, Secrets and driver of a machine, or what is missing.
-    pub(super) fn means(&self, machine: &Machine) -> Result<Means, Failure> {
+    /// Class, Secrets and driver of a machine, or what is missing. The driver is one for the place where the
+    /// machine's server is or may be, whatever class and Secrets say by now; only who orders a new one goes by
+    /// what they say.
+    pub(super) fn means(&self, machine: &Machine, to: Purpose) -> Result<Means, Failure> {
         if machine.annotations().contains_key(names::ATTEMPT_ANNOTATION) && attempt_of(machine).is_none() {
             return Err(Failure::new(
                 Code::InvalidArgument,
@@ -45,27 +47,54 @@ impl MachineController {
             .get(&Key::new("MachineClass", namespace.clone(), class_name.clone()))
             .ok_or_else(|| missing(format!("there is no MachineClass {class_name:?}: create it")))?;
         let credentials = self.credentials(&class)?;
-        let driver = self.drivers.driver(&credentials, &class.spec.provider_spec)?;
+        let whereabouts = Whereabouts::of(machine, to)?;
+        let written = Written { place: whereabouts.place.as_deref(), id: whereabouts.id.as_ref() };
+        let driver = self.drivers.driver(&credentials, &class.spec.provider_spec, written)?;
         // Nobody minds if the listener has ended with the process.
         let _ = self.new_drivers.send(Arc::clone(&driver));
-        let user_data = credentials.has("userData").then(|| credentials.text("userData")).transpose()?;
+        let described = match driver.describe(&class.spec.provider_spec) {
+            Err(_) if whereabouts.domain.is_some() => Described::default(),
+            described => described?,
+        };
+        let user_data = match described.user_data {
+            Some(own) => Some(own),
+            None if credentials.has("userData") => {
+                let text = credentials.text("userData")?;
+                Some(UserData::new(secrecy::ExposeSecret::expose_secret(&text)))
+            }
+            None => credentials.contains("userData").then(|| UserData::new("")),
+        };
+        let identity = Identity {
+            domain: whereabouts.domain.unwrap_or(described.domain),
+            machine: machine.name_any(),
+            class: class.name_any(),
+        };
+        let place = Whereabouts::render(&driver.place(), &identity.domain);
         let order = Order {
-            identity: identity(machine, &class),
+            identity,
             attempt: attempt_of(machine).map_or_else(|| Attempt(String::new()), |mark| mark.attempt),
             spec: class.spec.provider_spec.clone(),
-            user_data: user_data.map(|text| UserData::new(secrecy::ExposeSecret::expose_secret(&text))),
+            user_data,
         };
-        let place = format!("{} cluster {}", driver.place(), order.identity.domain);
-        match machine.annotations().get(names::PLACE_ANNOTATION) {
-            Some(written) if *written != place => Err(Failure::new(
-                Code::FailedPrecondition,
+        let provider = class.spec.provider.clone();
+        Ok(Means { driver, order, place, provider })
+    }
+
+    /// Why no server can be ordered, found without asking the cloud; else what looks wrong and is used.
+    pub(super) fn check(&self, means: &Means) -> Result<Vec<String>, Failure> {
+        let own = self.drivers.provider();
+        if !means.provider.is_empty() && !means.provider.eq_ignore_ascii_case(own) {
+            return Err(Failure::new(
+                Code::InvalidArgument,
                 format!(
-                    "the server was ordered in {written:?}, class and Secret now say {place:?}: put them back, or, if no server is left there, remove the annotation {}",
-                    names::PLACE_ANNOTATION
+                    "the MachineClass's provider: {:?} is not {own:?}, the one there is here",
+                    means.provider
                 ),
-            )),
-            _ => Ok(Means { driver, order, place }),
+            ));
         }
+        let class = &means.order.identity.class;
+        let machines = self.caches.machines.filter(|machine| machine.spec.class.name == *class).len();
+        means.driver.check(&means.order, machines)
     }
 
     /// The data of both Secrets; the second one's keys win.
@@ -117,6 +146,11 @@ impl MachineController {
                 .is_none()
                 .then(|| Keeper::not_yet_kept(machine, &self.caches.classes, &self.caches.secrets))
                 .flatten(),
+            refused: means
+                .as_ref()
+                .ok()
+                .filter(|_| provider_id.is_none())
+                .and_then(|means| self.check(means).err()),
             sightings: memory.sightings.clone(),
             failure: memory.failure.clone(),
             node: self
@@ -195,14 +229,41 @@ pub(super) fn attempt_of(machine: &Machine) -> Option<AttemptMark> {
     machine.annotations().get(names::ATTEMPT_ANNOTATION).and_then(|text| AttemptMark::parse(text))
 }
 
-/// Whose machine it is: the cluster label of the class, which every server of it carries.
-fn identity(machine: &Machine, class: &MachineClass) -> Identity {
-    let labels = class.spec.provider_spec.get("labels").and_then(serde_json::Value::as_object);
-    let cluster = labels.into_iter().flatten().find(|(key, _)| key.ends_with("/cluster"));
-    Identity {
-        domain: cluster.and_then(|(_, value)| value.as_str()).unwrap_or_default().to_owned(),
-        machine: machine.name_any(),
-        class: class.name_any(),
+/// What is written about where a machine's server is, and whose it is.
+#[derive(Default)]
+struct Whereabouts {
+    place: Option<String>,
+    domain: Option<String>,
+    id: Option<ProviderId>,
+}
+
+impl Whereabouts {
+    fn render(place: &str, domain: &str) -> String {
+        format!("{place} cluster {domain}")
+    }
+
+    /// Binding as long as there is a server, or may be one.
+    fn of(machine: &Machine, to: Purpose) -> Result<Self, Failure> {
+        let id: Option<ProviderId> = machine.spec.provider_id.parse().ok();
+        let binding = id.is_some()
+            || machine.meta().deletion_timestamp.is_some()
+            || machine.annotations().contains_key(names::ATTEMPT_ANNOTATION);
+        if to == Purpose::OrderAnew || !binding {
+            return Ok(Self::default());
+        }
+        let Some(written) = machine.annotations().get(names::PLACE_ANNOTATION) else {
+            return Ok(Self { id, ..Self::default() });
+        };
+        let (place, domain) = written.rsplit_once(" cluster ").ok_or_else(|| {
+            Failure::new(
+                Code::InvalidArgument,
+                format!(
+                    "metadata.annotations: {} cannot be read: it tells where the server was ordered; remove it only if class and Secret still name that place",
+                    names::PLACE_ANNOTATION
+                ),
+            )
+        })?;
+        Ok(Self { place: Some(place.to_owned()), domain: Some(domain.to_owned()), id })
     }
 }
 

@@ -52,8 +52,15 @@ impl Stage {
             ("kubernetes.io/cluster", "somebody-else"),
         ];
         let foreign = cloud.add_foreign(PROJECT, REGION, "m-1", &labels);
-        let servers = "/v2/projects/{project}/regions/{region}/servers";
-        let paths = Paths::templates([servers, "/v2/projects/{project}/regions/{region}/servers/{server}"]);
+        let place = "/v2/projects/{project}/regions/{region}";
+        let paths = [
+            "servers",
+            "servers/{server}",
+            "servers/{server}/volume-attachments/{volume}",
+            "networks/{network}/nics/{nic}",
+        ];
+        let paths = paths.map(|path| format!("{place}/{path}"));
+        let paths = Paths::templates(paths.iter().map(String::as_str));
         world.add_cloud("stackit", paths, cloud.router());
         let nodes = world.start_hollow_nodes();
         world.add_background(cloud.clone().drive(nodes.clone()));
@@ -193,11 +200,19 @@ impl Stage {
     pub async fn leftovers(&self) -> Vec<String> {
         let servers = self.cloud.servers();
         let mut left: Vec<String> = ours(&servers).map(|server| format!("server {}", server.name)).collect();
+        let foreign = Some(&self.foreign);
+        let volumes = self.cloud.volumes().into_iter().filter(|volume| volume.server.as_ref() != foreign);
+        left.extend(volumes.map(|volume| format!("volume {} {}", volume.id, volume.status)));
+        let nics = self.cloud.nics().into_iter().filter(|nic| nic.server.as_ref() != foreign);
+        left.extend(nics.map(|nic| format!("NIC {}", nic.id)));
         let nodes =
             Api::<Node>::all(self.admin.clone()).list(&kube::api::ListParams::default()).await.unwrap();
-        left.extend(
-            nodes.items.into_iter().filter_map(|node| node.metadata.name).map(|name| format!("node {name}")),
-        );
+        let theirs = Some(format!("stackit://{}", self.foreign));
+        let nodes = nodes
+            .items
+            .into_iter()
+            .filter(|node| node.spec.as_ref().is_none_or(|spec| spec.provider_id != theirs));
+        left.extend(nodes.filter_map(|node| node.metadata.name).map(|name| format!("node {name}")));
         left
     }
 }
@@ -220,7 +235,7 @@ pub fn secret() -> Value {
 pub fn class() -> Value {
     json!({"metadata": {"name": "small"}, "provider": "stackit",
         "secretRef": {"name": "credentials", "namespace": NAMESPACE},
-        "providerSpec": {"region": REGION, "machineType": "c2i.2", "imageId": PROJECT,
+        "providerSpec": {"region": REGION, "machineType": "c2i.2", "imageId": PROJECT, "bootVolume": {"size": 50},
             "networking": {"networkId": PROJECT}, "labels": {"kubernetes.io/cluster": CLUSTER}}})
 }
 

@@ -44,9 +44,10 @@ fn the_same_seed_gives_the_same_life() {
 async fn what_is_missing_is_said_and_works_as_soon_as_it_is_there() {
     let mut stage = Stage::new(Plan::seeded(2), Settings::default()).await;
     stage.start_controller();
-    stage.create(stage.machines(), machine("m-1")).await;
-    stage.run_until_phase("m-1", Phase::CrashLoopBackOff, SOON).await.unwrap();
-    let status = stage.machines().get("m-1").await.unwrap().status.unwrap();
+    // Not the name of somebody else's server: whose node comes first has the name.
+    stage.create(stage.machines(), machine("m-2")).await;
+    stage.run_until_phase("m-2", Phase::CrashLoopBackOff, SOON).await.unwrap();
+    let status = stage.machines().get("m-2").await.unwrap().status.unwrap();
     let description = status.last_operation.description;
     assert!(description.contains("there is no MachineClass \"small\": create it"), "{description}");
     let events = Api::<Event>::namespaced(stage.admin.clone(), crate::flow::NAMESPACE);
@@ -59,7 +60,7 @@ async fn what_is_missing_is_said_and_works_as_soon_as_it_is_there() {
     );
 
     stage.create_class_and_secret().await;
-    stage.run_until_phase("m-1", Phase::Running, SOON).await.unwrap();
+    stage.run_until_phase("m-2", Phase::Running, SOON).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -53,50 +53,59 @@ async fn put_a_guarded_pod_on(stage: &Stage, node: &str) {
     assert_eq!(status.phase.as_deref(), Some("Running"), "budgets guard running pods only");
 }
 
-/// Ways to make class and Secret name another place than the one the server was ordered in, and back.
-fn moves() -> [(&'static str, Value, Value, Value, Value); 3] {
-    let region = |region: &str| json!({"providerSpec": {"region": region}});
-    let project = |project: &str| json!({"stringData": {"project-id": project}});
-    let cluster = |cluster: &str| json!({"providerSpec": {"labels": {"kubernetes.io/cluster": cluster}}});
-    let nothing = || json!({});
+/// Ways to make class and Secret name another place than the one the server was ordered in.
+fn moves() -> [(&'static str, Value, Value); 4] {
+    let spec = |spec: Value| json!({"providerSpec": spec});
+    let project = json!({"stringData": {"project-id": "22222222-2222-4333-8444-555555555555"}});
     [
-        ("region", region("eu02"), region(REGION), nothing(), nothing()),
-        ("project", nothing(), nothing(), project("22222222-2222-4333-8444-555555555555"), project(PROJECT)),
-        ("cluster label", cluster("another"), cluster(CLUSTER), nothing(), nothing()),
+        ("region", spec(json!({"region": "eu02"})), json!({})),
+        ("project", json!({}), project),
+        ("cluster label", spec(json!({"labels": {"kubernetes.io/cluster": "another"}})), json!({})),
+        ("nothing that can be read", spec(json!({"region": 7, "labels": null})), json!({})),
     ]
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_is_deleted_where_it_was_ordered_and_gone_nowhere_else() {
-    for (what, class, class_back, secret, secret_back) in moves() {
+async fn a_server_is_deleted_where_it_was_ordered_whatever_class_and_secret_say_by_then() {
+    for (what, class, secret) in moves() {
         let mut stage = running(Plan::seeded(20), "m-1").await;
         stage.patch(stage.classes(), "small", class).await;
         stage.patch(stage.secrets(), "credentials", secret).await;
         stage.delete_machine("m-1").await;
-        stage
-            .run_until_said("m-1", "FailedPrecondition", SOON)
-            .await
-            .unwrap_or_else(|error| panic!("{what}: {error}"));
-        stage.world.run_for(LONG).await;
-        assert_eq!(ours(&stage.cloud.servers()).count(), 1, "{what}: the server");
-        let said = stage.machines().get("m-1").await.expect(what).status.unwrap().last_operation.description;
-        assert!(
-            said.contains("put them back") && said.contains("machine.hostler.dev/place"),
-            "{what}: {said}"
-        );
-        let told = stage.told("m-1").await;
-        assert!(told.iter().any(|event| event.contains("put them back")), "{what}: {told:?}");
-
-        stage.patch(stage.classes(), "small", class_back).await;
-        stage.patch(stage.secrets(), "credentials", secret_back).await;
-        stage.run_until_gone("m-1", LONG).await.unwrap();
+        stage.run_until_gone("m-1", LONG).await.unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!(stage.leftovers().await, Vec::<String>::new(), "{what}");
     }
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_of_another_program_is_deleted_in_the_project_that_its_id_names() {
+    const PLACE: &str = "machine.hostler.dev/place";
+    let mut stage = running(Plan::seeded(24), "m-1").await;
+    stage.patch(stage.machines(), "m-1", json!({"metadata": {"annotations": {PLACE: null}}})).await;
+    let project = json!({"stringData": {"project-id": "22222222-2222-4333-8444-555555555555"}});
+    stage.patch(stage.secrets(), "credentials", project).await;
+    stage.delete_machine("m-1").await;
+    stage.run_until_gone("m-1", LONG).await.unwrap();
+    assert_eq!(stage.leftovers().await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_cannot_be_read_is_no_missing_place() {
+    const PLACE: &str = "machine.hostler.dev/place";
+    let mut stage = running(Plan::seeded(25), "m-1").await;
+    stage.patch(stage.machines(), "m-1", json!({"metadata": {"annotations": {PLACE: "somewhere"}}})).await;
+    stage.delete_machine("m-1").await;
+    stage.run_until_said("m-1", PLACE, LONG).await.unwrap();
+    stage.world.run_for(LONG).await;
+    assert_eq!(ours(&stage.cloud.servers()).count(), 1);
+    stage.patch(stage.machines(), "m-1", json!({"metadata": {"annotations": {PLACE: null}}})).await;
+    stage.run_until_gone("m-1", LONG).await.unwrap();
+    assert_eq!(stage.leftovers().await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_whose_order_had_no_answer_is_looked_for_where_it_was_ordered() {
-    for (what, class, class_back, secret, secret_back) in moves() {
+    for (what, class, secret) in moves() {
         let mut stage = Stage::new(lost_answer(21), Settings::default()).await;
         stage.start_controller();
         stage.create_class_and_secret().await;
@@ -106,20 +115,20 @@ async fn a_server_whose_order_had_no_answer_is_looked_for_where_it_was_ordered()
         stage.world.run_until("the server is ordered", SOON, ordered).await.unwrap();
         stage.patch(stage.classes(), "small", class).await;
         stage.patch(stage.secrets(), "credentials", secret).await;
+        let machines = stage.machines();
+        let adopted =
+            async || machines.get("m-1").await.is_ok_and(|machine| !machine.spec.provider_id.is_empty());
         stage
-            .run_until_phase("m-1", Phase::CrashLoopBackOff, SOON)
+            .world
+            .run_until("it is adopted", SOON, adopted)
             .await
             .unwrap_or_else(|error| panic!("{what}: {error}"));
         stage.world.run_for(LONG).await;
         let named = stage.cloud.servers().into_iter().filter(|server| server.name == "m-1");
         assert_eq!(named.count(), 2, "{what}: ours and somebody else's");
-        let operation = stage.machines().get("m-1").await.unwrap().status.unwrap().last_operation;
-        assert_eq!(operation.error_code, "FailedPrecondition", "{what}");
 
-        stage.patch(stage.classes(), "small", class_back).await;
-        stage.patch(stage.secrets(), "credentials", secret_back).await;
         stage.delete_machine("m-1").await;
-        stage.run_until_gone("m-1", LONG).await.unwrap();
+        stage.run_until_gone("m-1", LONG).await.unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!(stage.leftovers().await, Vec::<String>::new(), "{what}");
     }
 }
@@ -162,27 +171,27 @@ async fn an_attempt_that_cannot_be_read_is_no_missing_attempt() {
         let mut stage = Stage::new(Plan::seeded(23), Settings::default()).await;
         stage.start_controller();
         stage.create_class_and_secret().await;
-        let mut odd = machine("m-1");
+        let mut odd = machine("m-2");
         odd["metadata"]["annotations"] = json!({ATTEMPT: "who@knows"});
         stage.create(stage.machines(), odd).await;
         if deleting {
-            stage.run_until_phase("m-1", Phase::CrashLoopBackOff, SOON).await.unwrap();
-            stage.delete_machine("m-1").await;
-            stage.run_until_phase("m-1", Phase::Terminating, SOON).await.unwrap();
+            stage.run_until_phase("m-2", Phase::CrashLoopBackOff, SOON).await.unwrap();
+            stage.delete_machine("m-2").await;
+            stage.run_until_phase("m-2", Phase::Terminating, SOON).await.unwrap();
         }
-        stage.run_until_said("m-1", ATTEMPT, SOON).await.unwrap();
+        stage.run_until_said("m-2", ATTEMPT, SOON).await.unwrap();
         stage.world.run_for(SOON).await;
-        assert!(stage.machines().get("m-1").await.is_ok());
+        assert!(stage.machines().get("m-2").await.is_ok());
         assert_eq!(ours(&stage.cloud.servers()).count(), 0);
-        let told = stage.told("m-1").await;
+        let told = stage.told("m-2").await;
         let count = told.iter().filter(|event| event.contains(ATTEMPT)).count();
         assert_eq!(count, 1 + usize::from(deleting), "{told:?}");
 
-        stage.patch(stage.machines(), "m-1", json!({"metadata": {"annotations": {ATTEMPT: null}}})).await;
+        stage.patch(stage.machines(), "m-2", json!({"metadata": {"annotations": {ATTEMPT: null}}})).await;
         if deleting {
-            stage.run_until_gone("m-1", LONG).await.unwrap();
+            stage.run_until_gone("m-2", LONG).await.unwrap();
         } else {
-            stage.run_until_phase("m-1", Phase::Running, LONG).await.unwrap();
+            stage.run_until_phase("m-2", Phase::Running, LONG).await.unwrap();
         }
     }
 }
@@ -253,7 +262,10 @@ async fn a_node_is_drained_although_its_server_was_never_learnt_of() {
     let budgets = Api::<PodDisruptionBudget>::namespaced(stage.admin.clone(), NAMESPACE);
     budgets.delete("precious", &DeleteParams::default()).await.unwrap();
     stage.run_until_gone("m-7", SOON).await.unwrap();
-    assert_eq!(stage.leftovers().await, ["node m-1"], "somebody else's");
+    let mut left = stage.leftovers().await;
+    left.retain(|left| !left.starts_with("volume"));
+    assert_eq!(left, [""; 0]);
+    assert!(nodes.get("m-1").await.is_ok(), "somebody else's");
 }
 
 #[tokio::test(start_paused = true)]
@@ -329,10 +341,10 @@ async fn a_new_machine_says_that_it_waits_for_its_class_to_be_kept() {
     stage.create(stage.classes(), class).await;
     stage.classes().delete("small", &DeleteParams::default()).await.unwrap();
     stage.start_controller();
-    stage.create(stage.machines(), machine("m-1")).await;
+    stage.create(stage.machines(), machine("m-2")).await;
     stage.world.run_for(SOON).await;
     assert_eq!(ours(&stage.cloud.servers()).count(), 0);
-    let told = stage.told("m-1").await;
+    let told = stage.told("m-2").await;
     assert_eq!(
         told,
         [
@@ -343,7 +355,7 @@ async fn a_new_machine_says_that_it_waits_for_its_class_to_be_kept() {
     stage.patch(stage.classes(), "small", json!({"metadata": {"finalizers": null}})).await;
     let class: hostler_gardener::api::MachineClass = from(crate::flow::class());
     stage.classes().create(&kube::api::PostParams::default(), &class).await.unwrap();
-    stage.run_until_phase("m-1", Phase::Running, SOON).await.unwrap();
+    stage.run_until_phase("m-2", Phase::Running, SOON).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,10 +1,36 @@
 use hostler_driver::{Code, Failure};
+use std::{fmt, str::FromStr};
 
 /// A project in a region.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub project: String,
     pub region: String,
+}
+
+/// The form in which a place is written down.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "project {} region {}", self.project, self.region)
+    }
+}
+
+impl FromStr for Place {
+    type Err = Failure;
+
+    fn from_str(text: &str) -> Result<Self, Failure> {
+        let parts = text.strip_prefix("project ").and_then(|rest| rest.split_once(" region "));
+        let plain = |part: &str| !part.is_empty() && !part.contains(char::is_whitespace);
+        match parts {
+            Some((project, region)) if plain(project) && plain(region) => {
+                Ok(Self { project: project.to_owned(), region: region.to_owned() })
+            }
+            _ => Err(Failure::new(
+                Code::InvalidArgument,
+                format!("{text:?} does not tell where a server is: project <id> region <name>"),
+            )),
+        }
+    }
 }
 
 /// The generation of the IaaS API.
@@ -89,6 +115,16 @@ pub(crate) fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_is_read_as_it_is_written() {
+        let place = Place { project: "p".into(), region: "eu01".into() };
+        assert_eq!(place.to_string().parse(), Ok(place));
+        for text in ["", "project p", "project p region ", "project  region r", "p r", "project a b region c"]
+        {
+            assert_eq!(text.parse::<Place>().unwrap_err().code, Code::InvalidArgument, "{text}");
+        }
+    }
 
     #[test]
     fn what_goes_into_a_path_cannot_leave_it() {

@@ -9,7 +9,7 @@ use axum::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use futures::future::join_all;
 use hostler_base::{Clock, transport};
-use hostler_driver::{Attempt, Code, Credentials, DriverFactory, Identity, Order};
+use hostler_driver::{Attempt, Code, Credentials, DriverFactory, Identity, Order, UserData, Written};
 use hostler_stackit::{ApiVersion, Client, Environment, Grant, StackitFactory, Surroundings};
 use jiff::Timestamp;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
@@ -440,15 +440,15 @@ async fn a_key_is_replaced_in_the_middle_of_a_hundred_creates() {
     };
     let factory = StackitFactory::with_environment(cloud.surroundings(), Environment::simulated(""));
     let current = Mutex::new(secret("kid-1"));
-    let spec =
-        json!({"region": REGION, "machineType": "c2i.2", "imageId": "i", "networking": {"networkId": "n"}});
+    let spec = json!({"region": REGION, "machineType": "c2i.2", "imageId": PROJECT, "networking": {"networkId": PROJECT}});
     let create = async |number: u32| {
         cloud.clock.sleep(Duration::from_millis(10) * number).await;
         let identity = Identity { domain: "d".into(), machine: format!("m-{number}"), class: "c".into() };
-        let order = Order { identity, attempt: Attempt("a".into()), spec: spec.clone(), user_data: None };
+        let user_data = Some(UserData::new("x"));
+        let order = Order { identity, attempt: Attempt("a".into()), spec: spec.clone(), user_data };
         loop {
             let credentials = current.lock().unwrap().clone();
-            match factory.driver(&credentials, &spec).unwrap().create(&order).await {
+            match factory.driver(&credentials, &spec, Written::default()).unwrap().create(&order).await {
                 Ok(_) => return,
                 // Who is refused has made nothing and comes again.
                 Err(failure) => assert_eq!(failure.code, Code::Unauthenticated, "{failure}"),

@@ -5,7 +5,7 @@ use axum::{
 use futures::StreamExt;
 use hostler_base::{Chance, Clock, transport};
 use hostler_driver::{
-    Attempt, Code, Credentials, Driver, DriverFactory, Found, Identity, Order, Scope, UserData,
+    Attempt, Code, Credentials, Driver, DriverFactory, Found, Identity, Order, Scope, UserData, Written,
 };
 use hostler_sim::stackit::{Settings, Stackit};
 use hostler_stackit::StackitFactory;
@@ -40,7 +40,7 @@ impl Stage {
         let inner = transport::from_service(router.into_service::<hostler_base::Body>());
         let factory = StackitFactory::new(inner, "", clock.clone());
         let credentials = Credentials::new([("project-id", PROJECT)]);
-        let driver = factory.driver(&credentials, &spec()).unwrap();
+        let driver = factory.driver(&credentials, &spec(), Written::default()).unwrap();
         Self { cloud, driver, calls, clock }
     }
 
@@ -85,7 +85,7 @@ async fn an_answer_about_another_server_is_no_answer() {
     let mistaken = [(first.server().to_owned(), second.server().to_owned())];
     stage.cloud.set(|settings| settings.mistaken = mistaken.into());
     let asked = stage.driver.find(&identity("m-1"), Some(&first)).await.unwrap_err();
-    let deleted = stage.driver.delete(&identity("m-1"), &first).await.unwrap_err();
+    let deleted = stage.driver.delete(&order("m-1"), &first).await.unwrap_err();
     for failure in [asked, deleted] {
         assert_eq!(failure.code, Code::Unavailable, "{failure}");
         assert!(failure.message.contains(first.server()) && failure.message.contains(second.server()));

@@ -2,6 +2,7 @@ use crate::stage::{Answer, PROJECT, Stage};
 use futures::StreamExt;
 use hostler_driver::{
     Attempt, Code, Credentials, Driver, DriverFactory, Identity, Order, ProviderId, Scope, Settled, UserData,
+    Written,
 };
 use hostler_stackit::{Authentication, Environment, StackitFactory};
 use serde_json::{Value, json};
@@ -33,9 +34,9 @@ async fn look(driver: &Arc<dyn Driver>) -> Result<(), hostler_driver::Failure> {
 async fn a_rotated_secret_is_used_on_the_next_call() {
     let stage = Stage::new();
     let factory = factory(&stage);
-    let old = factory.driver(&secret("old"), &spec()).unwrap();
+    let old = factory.driver(&secret("old"), &spec(), Written::default()).unwrap();
     look(&old).await.unwrap();
-    let new = factory.driver(&secret("new"), &spec()).unwrap();
+    let new = factory.driver(&secret("new"), &spec(), Written::default()).unwrap();
     look(&new).await.unwrap();
     look(&old).await.unwrap();
     let sent: Vec<String> = stage.take().into_iter().filter_map(|seen| seen.authorization).collect();
@@ -48,12 +49,21 @@ async fn a_broken_secret_works_at_once_when_corrected() {
     let factory = factory(&stage);
     let key = |text: &str| Credentials::new([("project-id", PROJECT), ("serviceaccount.json", text)]);
     for _ in 0..2 {
-        assert_eq!(factory.driver(&key("{"), &spec()).err().unwrap().code, Code::InvalidArgument);
-        assert_eq!(factory.driver(&key("{}"), &spec()).err().unwrap().code, Code::Internal);
+        assert_eq!(
+            factory.driver(&key("{"), &spec(), Written::default()).err().unwrap().code,
+            Code::InvalidArgument
+        );
+        assert_eq!(
+            factory.driver(&key("{}"), &spec(), Written::default()).err().unwrap().code,
+            Code::Internal
+        );
     }
     let whole = crate::auth::key_file().to_string();
-    factory.driver(&key(&whole), &spec()).unwrap();
-    assert_eq!(factory.driver(&key("{"), &spec()).err().unwrap().code, Code::InvalidArgument);
+    factory.driver(&key(&whole), &spec(), Written::default()).unwrap();
+    assert_eq!(
+        factory.driver(&key("{"), &spec(), Written::default()).err().unwrap().code,
+        Code::InvalidArgument
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -62,13 +72,16 @@ async fn what_does_not_concern_the_cloud_makes_no_new_driver() {
     let factory = factory(&stage);
     let with = |user_data: &str| {
         let keys = [("project-id", PROJECT), ("apiToken", "t"), ("userData", user_data)];
-        factory.driver(&Credentials::new(keys), &spec()).unwrap()
+        factory.driver(&Credentials::new(keys), &spec(), Written::default()).unwrap()
     };
     assert!(Arc::ptr_eq(&with("a"), &with("b")));
     let other_class = json!({"region": "eu01", "machineType": "c2i.4", "imageId": PROJECT});
-    assert!(Arc::ptr_eq(&with("a"), &factory.driver(&secret("t"), &other_class).unwrap()));
+    assert!(Arc::ptr_eq(
+        &with("a"),
+        &factory.driver(&secret("t"), &other_class, Written::default()).unwrap()
+    ));
     let elsewhere = json!({"region": "eu02", "machineType": "c2i.2", "imageId": PROJECT});
-    assert!(!Arc::ptr_eq(&with("a"), &factory.driver(&secret("t"), &elsewhere).unwrap()));
+    assert!(!Arc::ptr_eq(&with("a"), &factory.driver(&secret("t"), &elsewhere, Written::default()).unwrap()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,7 +90,7 @@ async fn one_list_serves_all_secrets_with_the_same_right() {
     let factory = factory(&stage);
     let zone = |zone: &str| {
         let keys = [("project-id", PROJECT), ("apiToken", "t"), ("region", zone)];
-        factory.driver(&Credentials::new(keys), &spec()).unwrap()
+        factory.driver(&Credentials::new(keys), &spec(), Written::default()).unwrap()
     };
     let (one, two) = (zone("eu01-1"), zone("eu01-2"));
     assert!(!Arc::ptr_eq(&one, &two));
@@ -91,10 +104,10 @@ async fn one_list_serves_all_secrets_with_the_same_right() {
 async fn all_keys_of_a_project_share_its_limit_and_other_projects_do_not() {
     let stage = Stage::new();
     let factory = factory(&stage);
-    let one = factory.driver(&secret("one"), &spec()).unwrap();
-    let two = factory.driver(&secret("two"), &spec()).unwrap();
+    let one = factory.driver(&secret("one"), &spec(), Written::default()).unwrap();
+    let two = factory.driver(&secret("two"), &spec(), Written::default()).unwrap();
     let keys = [("project-id", "22222222-2222-4333-8444-555555555555"), ("apiToken", "one")];
-    let other = factory.driver(&Credentials::new(keys), &spec()).unwrap();
+    let other = factory.driver(&Credentials::new(keys), &spec(), Written::default()).unwrap();
     stage.will([Answer::Raw(429, vec![("retry-after", "60".into())], "")]);
     assert_eq!(look(&one).await.unwrap_err().code, Code::Unavailable);
     assert_eq!(look(&two).await.unwrap_err().code, Code::Unavailable);
@@ -108,14 +121,14 @@ async fn all_keys_of_a_project_share_its_limit_and_other_projects_do_not() {
 async fn a_replaced_key_is_not_used_for_ever() {
     let stage = Stage::new();
     let factory = factory(&stage);
-    let mut changes = factory.driver(&secret("old"), &spec()).unwrap().changes();
+    let mut changes = factory.driver(&secret("old"), &spec(), Written::default()).unwrap().changes();
     let ended = tokio::spawn(async move { while changes.next().await.is_some() {} });
     for _ in 0..40 {
-        factory.driver(&secret("new"), &spec()).unwrap();
+        factory.driver(&secret("new"), &spec(), Written::default()).unwrap();
         stage.clock.sleep(Duration::from_secs(60)).await;
     }
     // Something new has to be asked for, so that somebody tidies up.
-    factory.driver(&secret("newer"), &spec()).unwrap();
+    factory.driver(&secret("newer"), &spec(), Written::default()).unwrap();
     tokio::time::timeout(Duration::from_secs(3600), ended).await.unwrap().unwrap();
     stage.take();
     stage.clock.sleep(Duration::from_secs(600)).await;
@@ -125,7 +138,8 @@ async fn a_replaced_key_is_not_used_for_ever() {
 #[tokio::test(start_paused = true)]
 async fn what_is_missing_is_told_before_any_call() {
     let stage = Stage::new();
-    let failure = factory(&stage).driver(&Credentials::default(), &json!({})).err().unwrap();
+    let failure =
+        factory(&stage).driver(&Credentials::default(), &json!({}), Written::default()).err().unwrap();
     assert_eq!(failure.code, Code::InvalidArgument);
     for part in ["project-id", "serviceaccount.json", "providerSpec.region"] {
         assert!(failure.message.contains(part), "{failure}");
@@ -147,7 +161,7 @@ async fn what_the_environment_says_reaches_the_calls() {
     let factory = StackitFactory::with_environment(stage.surroundings(), environment);
     let credentials = Credentials::new([("region", "eu01-2"), ("serviceaccount.json", "not even JSON")]);
     let spec = json!({"machineType": "c2i.2", "imageId": PROJECT});
-    let driver = factory.driver(&credentials, &spec).unwrap();
+    let driver = factory.driver(&credentials, &spec, Written::default()).unwrap();
     assert_eq!(driver.place(), format!("project {PROJECT} region eu01"));
     stage.will([Answer::Json(201, json!({"id": "s", "name": "m", "status": "CREATING"}))]);
     let identity = Identity { domain: "d".into(), machine: "m".into(), class: "c".into() };
@@ -164,11 +178,13 @@ async fn what_the_environment_says_reaches_the_calls() {
 #[tokio::test(start_paused = true)]
 async fn settling_answers_as_the_table_of_statuses_says() {
     let stage = Stage::new();
-    let driver = factory(&stage).driver(&secret("t"), &spec()).unwrap();
+    let driver = factory(&stage).driver(&secret("t"), &spec(), Written::default()).unwrap();
     let identity = Identity { domain: String::new(), machine: "m".into(), class: "c".into() };
     let id = ProviderId::stackit(PROJECT, "s").unwrap();
     let attempt = Attempt("a".into());
-    let order = Order { identity: identity.clone(), attempt, spec: spec(), user_data: None };
+    let mut spec = spec();
+    spec["bootVolume"] = json!({});
+    let order = Order { identity: identity.clone(), attempt, spec, user_data: None };
     let labels = json!({"kubernetes.io/machine": "m", "kubernetes.io/machineclass": "c"});
     let table = [
         ("ACTIVE", "done"),
@@ -180,7 +196,7 @@ async fn settling_answers_as_the_table_of_statuses_says() {
         let message = "No valid host was found";
         let server =
             json!({"id": "s", "name": "m", "status": status, "errorMessage": message, "labels": labels});
-        stage.will([Answer::Json(200, server)]);
+        stage.will([Answer::Json(200, server.clone()), Answer::Json(200, server)]);
         let found = driver.find(&identity, Some(&id)).await.unwrap().found;
         let answer = match driver.settle(&order, &found.machines()[0]).await {
             Ok(Settled::Done(_)) => "done".to_owned(),
@@ -188,12 +204,13 @@ async fn settling_answers_as_the_table_of_statuses_says() {
             Ok(Settled::Waiting(what)) => format!("waiting: {what}"),
             Err(failure) => failure.to_string(),
         };
+        stage.forget_answers();
         let (start, end) = expected.split_once(": ").unwrap_or((expected, ""));
         assert!(answer.starts_with(start) && answer.ends_with(end), "{status}: {answer}");
     }
     // One that is being deleted takes no second call.
     stage.take();
     stage.will([Answer::Json(200, json!({"id": "s", "name": "m", "status": "DELETING", "labels": labels}))]);
-    driver.delete(&identity, &id).await.unwrap();
+    driver.delete(&order, &id).await.unwrap();
     assert_eq!(stage.take().len(), 1);
 }

@@ -66,6 +66,11 @@ impl Stage {
         self
     }
 
+    /// Nothing of what was to be answered is.
+    pub fn forget_answers(&self) {
+        self.answers.lock().unwrap().clear();
+    }
+
     pub fn router(&self) -> Router {
         Router::new().fallback(answer).with_state(self.clone())
     }

@@ -164,7 +164,7 @@ fn server(number: u8, owner: usize, life: Life) -> Server {
         state: match life {
             Life::Booting => State::Pending,
             Life::Up => State::Running,
-            Life::Failed => State::Failed { message: "no".into() },
+            Life::Failed => State::Failed { code: Code::Internal, message: "no".into() },
             Life::Deleting => State::Deleting,
         },
         raw_state: String::new(),
@@ -238,6 +238,7 @@ impl Actor {
             untouched: written.attempt.is_none() && !written.place,
             ready_to_act: if class { Ok(identity(actor)) } else { Err(failure()) },
             not_kept: None,
+            refused: None,
             sightings: Sightings {
                 asked,
                 listed,

@@ -1,0 +1,190 @@
+//! What is ordered, what is refused before anything is ordered, and what is done to a server afterwards.
+
+use crate::flow::{CLUSTER, NAMESPACE, PROJECT, REGION, Stage, class, machine, ours, secret};
+use hostler_gardener::api::Phase;
+use hostler_sim::{Boundary, Class, Fault, Finished, Plan, Sweep, stackit::Settings};
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_mins(5);
+const LONG: Duration = Duration::from_mins(30);
+
+async fn with(plan: Plan, settings: Settings, class: Value, secret: Value) -> Stage {
+    let mut stage = Stage::new(plan, settings).await;
+    stage.start_controller();
+    stage.create(stage.secrets(), secret).await;
+    stage.create(stage.classes(), class).await;
+    stage
+}
+
+/// A class whose servers need everything that is done after the create call.
+fn demanding() -> Value {
+    let mut class = class();
+    class["providerSpec"]["allowedAddresses"] = json!(["10.0.0.1/8", "fd00::/8"]);
+    class["providerSpec"]["bootVolume"] = Value::Null;
+    class
+}
+
+async fn posts(stage: &Stage) -> u64 {
+    stage.world.run_for(LONG).await;
+    stage.cloud.calls().get("CreateServer").copied().unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_made_is_told_before_any_order() {
+    let changed = |change: &dyn Fn(&mut Value)| {
+        let mut class = class();
+        change(&mut class);
+        class
+    };
+    let table = [
+        (changed(&|class| class["provider"] = json!("aws")), "m-5", "provider: \"aws\" is not \"stackit\""),
+        (
+            changed(&|class| class["providerSpec"]["machineType"] = json!("big")),
+            "m-5",
+            "providerSpec.machineType",
+        ),
+        (
+            changed(&|class| class["providerSpec"]["networking"] = Value::Null),
+            "m-5",
+            "\"networkId\" in the Secret",
+        ),
+        (class(), &"m".repeat(64), "metadata.name"),
+    ];
+    for (class, name, words) in table {
+        let mut stage = with(Plan::seeded(31), Settings::default(), class, secret()).await;
+        stage.create(stage.machines(), machine(name)).await;
+        stage.run_until_said(name, words, SOON).await.unwrap();
+        let operation = stage.machines().get(name).await.unwrap().status.unwrap().last_operation;
+        assert_eq!(operation.error_code, "InvalidArgument", "{words}");
+        assert_eq!(posts(&stage).await, 0, "{words}");
+        stage.delete_machine(name).await;
+        stage.run_until_gone(name, LONG).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_with_things_that_exist_once_is_for_one_machine() {
+    let mut class = class();
+    class["providerSpec"]["networking"] = json!({"nicIds": [PROJECT]});
+    let mut stage = with(Plan::seeded(32), Settings::default(), class, secret()).await;
+    stage.create(stage.machines(), machine("m-5")).await;
+    stage.create(stage.machines(), machine("m-2")).await;
+    stage.run_until_said("m-2", "providerSpec.networking.nicIds", SOON).await.unwrap();
+    assert_eq!(posts(&stage).await, 0);
+    stage.delete_machine("m-2").await;
+    stage.run_until_phase("m-5", Phase::Running, LONG).await.unwrap();
+    stage.delete_machine("m-5").await;
+    stage.run_until_gone("m-5", LONG).await.unwrap();
+    let nics: Vec<String> = stage.cloud.nics().into_iter().map(|nic| nic.id).collect();
+    assert!(nics.contains(&PROJECT.to_owned()), "a NIC that was given stays: {nics:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_keys_of_the_seed_and_any_spelling_of_the_provider_will_do() {
+    let mut class = class();
+    class["provider"] = json!("STACKIT");
+    class["providerSpec"]["region"] = Value::Null;
+    class["providerSpec"]["networking"] = Value::Null;
+    class["providerSpec"]["userData"] = json!("#!/bin/sh");
+    let old = json!({"metadata": {"name": "credentials"}, "stringData": {"projectId": "my-project",
+        "apiToken": "open sesame", "region": format!("{REGION}-2"), "networkId": PROJECT}});
+    let mut stage = with(Plan::seeded(33), Settings::default(), class, old).await;
+    stage.create(stage.machines(), machine("m-5")).await;
+    stage.run_until_phase("m-5", Phase::Running, SOON).await.unwrap();
+    let servers = stage.cloud.servers();
+    let server = ours(&servers).next().unwrap();
+    assert_eq!((server.project.as_str(), server.region.as_str()), ("my-project", REGION));
+    let told = stage.told("m-5").await;
+    assert!(
+        told.iter().any(|event| event.starts_with("LooksWrong") && event.contains("my-project")),
+        "{told:?}"
+    );
+    stage.delete_machine("m-5").await;
+    stage.run_until_gone("m-5", LONG).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_room_is_resource_exhausted() {
+    let settings = Settings { capacity: [("*".to_owned(), 1)].into(), ..Settings::default() };
+    let mut stage = with(Plan::seeded(34), settings, class(), secret()).await;
+    stage.create(stage.machines(), machine("m-5")).await;
+    stage.run_until_said("m-5", "No valid host was found", SOON).await.unwrap();
+    let operation = stage.machines().get("m-5").await.unwrap().status.unwrap().last_operation;
+    assert_eq!(operation.error_code, "ResourceExhausted");
+    assert!(operation.description.contains("code = [ResourceExhausted]"), "{}", operation.description);
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_is_done_to_a_server_before_it_counts() {
+    let mut stage = with(Plan::seeded(35), Settings::default(), demanding(), secret()).await;
+    stage.create(stage.machines(), machine("m-5")).await;
+    stage.run_until_phase("m-5", Phase::Pending, SOON).await.unwrap();
+    let nics = stage.cloud.nics();
+    let nic = nics.iter().find(|nic| nic.network == PROJECT).unwrap();
+    assert_eq!(nic.allowed_addresses, ["10.0.0.1/8", "fd00::/8"]);
+    let status = stage.machines().get("m-5").await.unwrap().status.unwrap();
+    assert!(!status.addresses.is_empty());
+    stage.delete_machine("m-5").await;
+    stage.run_until_gone("m-5", LONG).await.unwrap();
+    assert_eq!(stage.leftovers().await, Vec::<String>::new(), "the boot volume too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_ran_takes_its_boot_volume_along() {
+    let settings = Settings { fails: ["m-5".to_owned()].into(), ..Settings::default() };
+    let mut stage = with(Plan::seeded(36), settings, demanding(), secret()).await;
+    stage.create(stage.machines(), machine("m-5")).await;
+    stage.run_until_said("m-5", "could not start", SOON).await.unwrap();
+    stage.delete_machine("m-5").await;
+    stage.run_until_gone("m-5", LONG).await.unwrap();
+    assert_eq!(stage.leftovers().await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_boot_volume_that_is_to_stay_stays() {
+    let mut class = class();
+    class["providerSpec"]["bootVolume"] = json!({"deleteOnTermination": false});
+    let mut stage = with(Plan::seeded(37), Settings::default(), class, secret()).await;
+    stage.create(stage.machines(), machine("m-5")).await;
+    stage.run_until_phase("m-5", Phase::Running, SOON).await.unwrap();
+    // Also when the class says nothing about it any more.
+    stage.patch(stage.classes(), "small", json!({"providerSpec": {"bootVolume": null}})).await;
+    stage.delete_machine("m-5").await;
+    stage.run_until_gone("m-5", LONG).await.unwrap();
+    let left = stage.leftovers().await;
+    assert!(left.len() == 1 && left[0].starts_with("volume"), "{left:?}");
+}
+
+/// One machine of the demanding class is wished for, comes, is given back and goes.
+async fn demanding_life(plan: Plan) -> Finished {
+    let mut stage = with(plan, Settings::default(), demanding(), secret()).await;
+    stage.create(stage.machines(), machine("m-5")).await;
+    let goal = async {
+        stage.run_until_phase("m-5", Phase::Running, LONG).await?;
+        let deleted = stage.machines().delete("m-5", &DeleteParams::default()).await;
+        deleted.map_err(|error| error.to_string())?;
+        stage.run_until_gone("m-5", LONG).await?;
+        match stage.leftovers().await.as_slice() {
+            [] => Ok(()),
+            left => Err(format!("left behind in {NAMESPACE} of {CLUSTER}: {}", left.join(", "))),
+        }
+    };
+    let goal = goal.await;
+    stage.world.finish(goal)
+}
+
+/// What is done to a server after the create call.
+fn afterwards(class: Class, boundary: &Boundary, _: &Fault) -> bool {
+    class == Class::Effect && boundary.verb == "PATCH" && boundary.template.contains("/regions/")
+}
+
+#[test]
+fn what_is_done_afterwards_survives_every_fault() {
+    let report = Sweep::new("a demanding life", 1).only(afterwards).run(demanding_life).unwrap();
+    println!("{report}");
+    assert!(report.failures.is_empty(), "{report}");
+    let of = |part: &str| report.recording.to_text().contains(part);
+    assert!(of("/nics/{nic}") && of("/volume-attachments/{volume}"), "nothing was broken");
+}
