@@ -69,25 +69,19 @@ pub trait Kind: Send + Sync {
     }
 
     /// Undoes what an update of the main resource may not change: by default the status.
-    fn prepare_update(&self, new: &mut Value, old: &Value, _context: &Context<'_>) {
+    fn prepare_update(&self, new: &mut Value, old: &Value, _context: &Context<'_>) -> Result<(), ApiError> {
         if self.has_status() {
             keep(new, old, "status");
         }
+        Ok(())
     }
 
     /// Undoes what an update of the status may not change: by default all but the status.
     fn prepare_status_update(&self, new: &mut Value, old: &Value, _context: &Context<'_>) {
-        let status = new.get("status").cloned();
-        let metadata = new.get("metadata").cloned();
-        *new = old.clone();
-        if let Some(fields) = new.as_object_mut() {
-            match status {
-                Some(status) => fields.insert("status".to_owned(), status),
-                None => fields.remove("status"),
-            };
-            if let Some(metadata) = metadata {
-                fields.insert("metadata".to_owned(), metadata);
-            }
+        let (Some(fields), Some(before)) = (new.as_object_mut(), old.as_object()) else { return };
+        fields.retain(|name, _| matches!(name.as_str(), "status" | "metadata"));
+        for (name, value) in before.iter().filter(|(name, _)| name.as_str() != "status") {
+            fields.entry(name.as_str()).or_insert_with(|| value.clone());
         }
     }
 
@@ -151,14 +145,18 @@ pub trait Kind: Send + Sync {
 
 /// Whether anything but type, metadata and status differs.
 pub fn desired_state_differs(new: &Value, old: &Value) -> bool {
-    let rest = |object: &Value| {
-        let mut rest = object.as_object().cloned().unwrap_or_default();
-        for field in ["apiVersion", "kind", "metadata", "status"] {
-            rest.remove(field);
-        }
-        rest
-    };
-    rest(new) != rest(old)
+    !same_besides(new, old, &["status"])
+}
+
+/// Whether two objects are the same besides type, metadata and these fields.
+pub(crate) fn same_besides(new: &Value, old: &Value, left_out: &[&str]) -> bool {
+    fn rest<'a>(object: &'a Value, left_out: &'a [&str]) -> impl Iterator<Item = (&'a String, &'a Value)> {
+        let fields = object.as_object().into_iter().flatten();
+        fields.filter(|(name, _)| {
+            !matches!(name.as_str(), "apiVersion" | "kind" | "metadata") && !left_out.contains(&name.as_str())
+        })
+    }
+    rest(new, left_out).eq(rest(old, left_out))
 }
 
 /// Puts `old`'s value of a top-level field back into `new`.

@@ -3,14 +3,20 @@
 use crate::{
     contract::{GroupResource, Lookup},
     crd::{self, CustomKind},
-    handlers::Internal,
+    handlers::{self, Internal},
     object,
     registry::{self, Custom},
     server::Core,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex, TryLockError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 use tokio_util::sync::CancellationToken;
 
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -40,15 +46,37 @@ pub(crate) fn mark_terminating(definition: &mut Value, now: Timestamp) {
     }
 }
 
+/// Who brings the registry in line with the definitions, and whether that is to be done once more.
+#[derive(Default)]
+pub(crate) struct Syncing {
+    at_work: Mutex<()>,
+    wanted: AtomicBool,
+}
+
 /// Brings status and served resources in line with the definitions; called after each change of one, and
-/// when the last object of one that is going away is gone.
+/// when the last object of one that is going away is gone. One at a time: whoever comes meanwhile, from another
+/// thread or by a write of this work itself, leaves it to the one that is at it.
 pub(crate) fn sync(core: &Arc<Core>) {
+    core.syncing.wanted.store(true, Ordering::SeqCst);
+    while core.syncing.wanted.load(Ordering::SeqCst) {
+        let _at_work = match core.syncing.at_work.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        while core.syncing.wanted.swap(false, Ordering::SeqCst) {
+            sync_once(core);
+        }
+    }
+}
+
+/// One step: each write asks for the next one.
+fn sync_once(core: &Arc<Core>) {
     let definitions = core.list(&shelf(), "");
     for definition in &definitions {
         let name = object::name(definition);
         let status = crd::status(definition, &definitions, core.clock.now());
         if definition.get("status") != Some(&status) {
-            // The write calls back here, with the new state.
             let internal = Internal::new(core, &shelf(), "", name);
             internal.overwrite(|definition| definition["status"] = status.clone());
             return;
@@ -75,17 +103,24 @@ fn serve(core: &Arc<Core>, definitions: &[Arc<Value>]) {
         if old.is_some_and(|old| old.mark == mark && old.terminating == terminating) {
             continue;
         }
-        match CustomKind::compile(definition) {
+        let known = old.filter(|old| old.mark == mark).map(|old| Arc::clone(&old.kind));
+        let kind = known.map_or_else(|| CustomKind::compile(definition).map(Arc::new), Ok);
+        match kind {
             Ok(kind) => {
                 let gone = old.map_or_else(CancellationToken::new, |old| old.gone.clone());
-                let custom = Custom { kind: Arc::new(kind), gone, terminating, mark };
-                core.registry.put_custom(registry::custom(custom));
+                let is_changed = old.is_some_and(|old| old.mark != mark);
+                let resource = Arc::new(registry::custom(Custom { kind, gone, terminating, mark }));
+                core.registry.put_custom(Arc::clone(&resource));
+                if is_changed {
+                    handlers::refresh(core, &resource);
+                }
             }
             Err(errors) => tracing::error!(?errors, "an accepted definition cannot be served"),
         }
     }
     for resource in present.iter().filter(|resource| !wanted.contains(&resource.id)) {
         core.registry.remove_custom(&resource.id);
+        core.store.retire(&resource.shelf);
     }
 }
 

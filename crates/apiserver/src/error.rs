@@ -22,7 +22,6 @@ pub struct Details {
     pub group: String,
     /// The kind for `Invalid`, the resource (plural) elsewhere, as a real server has it.
     pub kind: String,
-    pub uid: String,
     pub causes: Vec<Cause>,
     pub retry_after_seconds: Option<i32>,
 }
@@ -180,9 +179,7 @@ impl ApiError {
 impl Details {
     fn to_json(&self) -> Value {
         let mut out = serde_json::Map::new();
-        for (key, text) in
-            [("name", &self.name), ("group", &self.group), ("kind", &self.kind), ("uid", &self.uid)]
-        {
+        for (key, text) in [("name", &self.name), ("group", &self.group), ("kind", &self.kind)] {
             if !text.is_empty() {
                 out.insert(key.to_owned(), json!(text));
             }

@@ -15,7 +15,6 @@ pub enum Fault {
     TooMany,
     TypeInvalid,
     NotFound,
-    Internal,
 }
 
 impl Fault {
@@ -31,7 +30,6 @@ impl Fault {
             Self::TooMany => "FieldValueTooMany",
             Self::TypeInvalid => "FieldValueTypeInvalid",
             Self::NotFound => "FieldValueNotFound",
-            Self::Internal => "InternalError",
         }
     }
 
@@ -45,7 +43,6 @@ impl Fault {
             Self::TooMany => "Too many",
             Self::Invalid | Self::TypeInvalid => "Invalid value",
             Self::NotFound => "Not found",
-            Self::Internal => "Internal error",
         }
     }
 }
@@ -55,7 +52,7 @@ impl Fault {
 pub struct FieldError {
     pub fault: Fault,
     pub field: String,
-    /// The offending value as it is shown; not shown for `Required`, `Forbidden`, `TooLong` and `Internal`.
+    /// The offending value as it is shown; not shown for `Required`, `Forbidden` and `TooLong`.
     pub value: Value,
     pub detail: String,
     /// Whether the value is left out of the message although this kind of fault usually shows it.
@@ -120,7 +117,7 @@ impl FieldError {
     pub fn message(&self) -> String {
         let words = self.fault.words();
         let mut text = match self.fault {
-            Fault::Required | Fault::Forbidden | Fault::TooLong | Fault::Internal => words.to_owned(),
+            Fault::Required | Fault::Forbidden | Fault::TooLong => words.to_owned(),
             _ if self.value_omitted => words.to_owned(),
             _ => match &self.shown_as {
                 Some(text) => format!("{words}: {text}"),

@@ -1,8 +1,11 @@
 //! Broken JSON, explained in the words of Go's decoder: clients and people compare them.
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value, map::Entry};
-use std::{cell::RefCell, fmt};
+use std::{cell::RefCell, collections::BTreeMap, fmt};
+
+/// A real server tells of so many fields that are unknown or given twice.
+pub(crate) const MOST_COMPLAINTS: usize = 100;
 
 /// Parses JSON; the last of several equal keys counts. Also gives the paths of keys that stand there twice.
 pub(crate) fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
@@ -13,10 +16,12 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Er
 
 /// Puts paths into the order in which they stand in the text; what does not stand there comes last.
 pub(crate) fn sort_by_place(bytes: &[u8], paths: &mut [String]) {
-    let notes = Notes { places: Some(RefCell::default()), ..Notes::default() };
-    if read(bytes, &notes).is_ok() {
-        let places = notes.places.unwrap_or_default().into_inner();
-        paths.sort_by_cached_key(|path| places.iter().position(|place| place == path).unwrap_or(usize::MAX));
+    let order = RefCell::default();
+    let wanted = paths.iter().map(|path| (path.as_str(), path.as_str())).collect();
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    if (Finder { wanted, order: &order }).deserialize(&mut reader).is_ok() {
+        let order = order.into_inner();
+        paths.sort_by_cached_key(|path| order.get(path).copied().unwrap_or(usize::MAX));
     }
 }
 
@@ -42,8 +47,6 @@ fn read_with<'de, R: serde_json::de::Read<'de>>(
 #[derive(Default)]
 struct Notes {
     duplicates: RefCell<Vec<String>>,
-    /// All paths in the order of the text, if someone wants to know.
-    places: Option<RefCell<Vec<String>>>,
 }
 
 /// The last step on the way to a value.
@@ -133,22 +136,106 @@ impl<'de> Visitor<'de> for Node<'_> {
         let mut out = Map::new();
         while let Some(key) = map.next_key::<String>()? {
             let step = Step { before: self.way, to: To::Key(&key) };
-            if let Some(places) = &self.notes.places {
-                places.borrow_mut().push(step.path());
-            }
             let value = map.next_value_seed(Node { way: Some(&step), notes: self.notes })?;
             match out.entry(key) {
                 Entry::Vacant(place) => {
                     place.insert(value);
                 }
                 Entry::Occupied(mut place) => {
-                    let path = Step { before: self.way, to: To::Key(place.key()) }.path();
-                    self.notes.duplicates.borrow_mut().push(path);
+                    let mut duplicates = self.notes.duplicates.borrow_mut();
+                    if duplicates.len() < MOST_COMPLAINTS {
+                        duplicates.push(Step { before: self.way, to: To::Key(place.key()) }.path());
+                    }
                     place.insert(value);
                 }
             }
         }
         Ok(Value::Object(out))
+    }
+}
+
+/// Looks for paths in a text without making values of it, or paths of all there is.
+struct Finder<'a> {
+    /// The paths that may lie here, each with what is left of it.
+    wanted: Vec<(&'a str, &'a str)>,
+    /// Those that were found, numbered as they came.
+    order: &'a RefCell<BTreeMap<String, usize>>,
+}
+
+impl<'a> Finder<'a> {
+    fn below(&self, dot: &str, step: &str) -> Finder<'a> {
+        let mut below = Finder { wanted: Vec::new(), order: self.order };
+        for (path, rest) in &self.wanted {
+            match rest.strip_prefix(dot).unwrap_or(rest).strip_prefix(step) {
+                Some("") => {
+                    let mut order = self.order.borrow_mut();
+                    let place = order.len();
+                    order.entry((*path).to_owned()).or_insert(place);
+                }
+                Some(after) if after.starts_with(['.', '[']) => below.wanted.push((path, after)),
+                _ => {}
+            }
+        }
+        below
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Finder<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
+        if self.wanted.is_empty() {
+            reader.deserialize_ignored_any(IgnoredAny).map(|_| ())
+        } else {
+            reader.deserialize_any(self)
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for Finder<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _value: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _value: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _value: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _value: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _value: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let mut index = 0;
+        while list.next_element_seed(self.below("", &format!("[{index}]")))?.is_some() {
+            index += 1;
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            map.next_value_seed(self.below(".", &key))?;
+        }
+        Ok(())
     }
 }
 
@@ -208,6 +295,23 @@ mod tests {
         let mut paths = ["d", "x", "a.b[1].c", "a"].map(str::to_owned);
         sort_by_place(text, &mut paths);
         assert_eq!(paths, ["a", "a.b[1].c", "d", "x"]);
+    }
+
+    #[test]
+    fn no_body_makes_more_of_itself_when_it_is_complained_about() {
+        let long = "k".repeat(1 << 20);
+        let twice = vec!["\"a\":1"; 100_000].join(",");
+        let text = format!("{{\"{long}\":{{{twice}}}}}");
+        let (_, duplicates) = parse(text.as_bytes()).unwrap();
+        assert_eq!(duplicates.len(), MOST_COMPLAINTS);
+        let many: Vec<String> = (0..100_000).map(|number| format!("\"f{number}\":1")).collect();
+        let text = format!("{{\"{long}\":{{{}}}}}", many.join(","));
+        let mut paths: Vec<String> = (0..100).rev().map(|number| format!("{long}.f{number}")).collect();
+        sort_by_place(text.as_bytes(), &mut paths);
+        assert_eq!(
+            (paths[0].as_str(), paths[99].as_str()),
+            (&*format!("{long}.f0"), &*format!("{long}.f99"))
+        );
     }
 
     #[test]

@@ -1,24 +1,24 @@
 //! A Kubernetes API server in memory: what controllers, kubectl and client-go need of one.
 //!
-//! The rooms: [`error`] and [`field`] hold the words for refusals; `store` keeps encoded objects, their
+//! The rooms: `error` and `field` hold the words for refusals; `store` keeps encoded objects, their
 //! history and the watches; `types` knows the built-in kinds' fields; `crd` knows custom ones; `kinds` has
 //! defaults, validation and life cycle per built-in kind; `access` decides who may do what; `admission`
 //! looks at an object on its way in; `serve` is the HTTPS listener.
 #![forbid(unsafe_code)]
 
-pub mod access;
-pub mod admission;
-pub mod age;
-pub mod contract;
-pub mod crd;
+mod access;
+mod admission;
+mod age;
+mod contract;
+mod crd;
 mod crds;
 mod discovery;
-pub mod error;
-pub mod field;
+mod error;
+mod field;
 mod go_json;
 mod handlers;
 mod json_text;
-pub mod kinds;
+mod kinds;
 mod negotiate;
 mod object;
 mod openapi;
@@ -32,8 +32,8 @@ mod server;
 mod service_account;
 mod store;
 mod table;
-pub mod tables;
-pub mod types;
+mod tables;
+mod types;
 
 pub use contract::User;
 pub use server::{ApiServer, Options};

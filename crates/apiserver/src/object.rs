@@ -134,6 +134,19 @@ fn encode_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>, managers: &
     out.push(b'}');
 }
 
+/// So deep an object may be nested: what is stored can be read again, with the owners of its fields beside it, and
+/// no walk over it needs much of the stack.
+pub(crate) const DEEPEST: usize = 100;
+
+/// Whether more than `levels` maps and lists lie in each other.
+pub(crate) fn is_deeper(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(items) => levels == 0 || items.iter().any(|item| is_deeper(item, levels - 1)),
+        Value::Object(fields) => levels == 0 || fields.values().any(|field| is_deeper(field, levels - 1)),
+        _ => false,
+    }
+}
+
 /// Bytes in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let digit = |number: u8| char::from(if number < 10 { b'0' + number } else { b'a' - 10 + number });

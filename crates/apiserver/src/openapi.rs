@@ -5,15 +5,12 @@ use crate::{
     discovery,
     error::ApiError,
     handlers::json_answer,
-    object,
     server::Core,
     types,
 };
 use hostler_base::transport::Body;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
-use std::borrow::Cow;
 
 fn place(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
@@ -24,9 +21,10 @@ pub(crate) fn answer(core: &Core, path: &str) -> Result<Response<Body>, ApiError
     let served = discovery::group_versions(&core.registry);
     if wanted.is_empty() {
         let entries = served.iter().filter_map(|(group, version)| {
-            let document = document(core, group, version)?.to_string();
-            let hash = Sha256::digest(document.as_bytes());
-            let hash = object::hex(&hash).to_uppercase();
+            let hash = match types::openapi_v3(group, version) {
+                Some(document) => document.hash().to_owned(),
+                None => types::document_hash(&custom_document(core, group, version)?),
+            };
             let place = place(group, version);
             let address = json!({"serverRelativeURL": format!("/openapi/v3/{place}?hash={hash}")});
             Some((place, address))
@@ -35,20 +33,20 @@ pub(crate) fn answer(core: &Core, path: &str) -> Result<Response<Body>, ApiError
         return Ok(json_answer(StatusCode::OK, &json!({"paths": paths})));
     }
     let found = served.iter().find(|(group, version)| place(group, version) == wanted);
-    let document = found.and_then(|(group, version)| document(core, group, version));
-    Ok(json_answer(StatusCode::OK, &*document.ok_or_else(ApiError::no_such_path)?))
+    let (group, version) = found.ok_or_else(ApiError::no_such_path)?;
+    if let Some(document) = types::openapi_v3(group, version) {
+        return Ok(json_answer(StatusCode::OK, &document.value));
+    }
+    let document = custom_document(core, group, version).ok_or_else(ApiError::no_such_path)?;
+    Ok(json_answer(StatusCode::OK, &document))
 }
 
-/// The schemas and paths of a group version.
-fn document(core: &Core, group: &str, version: &str) -> Option<Cow<'static, Value>> {
-    if let Some(document) = types::openapi_v3(group, version) {
-        return Some(Cow::Borrowed(document));
-    }
+/// The schemas and paths of a group version of custom kinds.
+fn custom_document(core: &Core, group: &str, version: &str) -> Option<Value> {
     let resources = discovery::resources(&core.registry, group, version);
     let customs = resources.iter().filter_map(|resource| resource.custom.as_ref()?.kind.version(version));
-    let merged = customs.map(CustomVersion::openapi_v3).reduce(|mut all, one| {
+    customs.map(CustomVersion::openapi_v3).reduce(|mut all, one| {
         crd::merge_openapi(&mut all, one);
         all
-    });
-    merged.map(Cow::Owned)
+    })
 }

@@ -1,6 +1,6 @@
 //! The query part of a URL.
 
-use crate::{error::ApiError, field::FieldError, request::percent_decode};
+use crate::{error::ApiError, field::FieldError, request::decoded_bytes};
 
 /// Names and values in the order they were given.
 #[derive(Clone, Debug, Default)]
@@ -8,7 +8,9 @@ pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     pub(crate) fn parse(text: &str) -> Self {
-        let decode = |part: &str| percent_decode(&part.replace('+', " ")).unwrap_or_default().into_owned();
+        // What is no text becomes a character that no value may have: whoever reads it refuses it.
+        let decode =
+            |part: &str| String::from_utf8_lossy(&decoded_bytes(&part.replace('+', " "))).into_owned();
         let pairs = text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decode(name), decode(value))
@@ -70,5 +72,17 @@ mod tests {
         assert_eq!(query.get("a b"), Some("c d"));
         assert!(query.dry_run("CreateOptions").unwrap());
         assert!(Query::parse("dryRun=Some").dry_run("CreateOptions").is_err());
+    }
+
+    #[test]
+    fn what_is_no_text_does_not_become_nothing() {
+        for text in
+            ["labelSelector=%ff", "labelSelector=a%3D%ff", "labelSelector=%zz", "labelSelector=a%3D%e2%28%a1"]
+        {
+            let query = Query::parse(text);
+            assert!(crate::selector::parse_labels(query.text("labelSelector")).is_err(), "{text}");
+        }
+        let query = Query::parse("fieldSelector=%ff");
+        assert!(crate::selector::parse_fields(query.text("fieldSelector")).is_err());
     }
 }

@@ -318,9 +318,9 @@ impl Registry {
         all
     }
 
-    pub(crate) fn put_custom(&self, resource: Resource) {
+    pub(crate) fn put_custom(&self, resource: Arc<Resource>) {
         let mut custom = self.custom.write().unwrap_or_else(PoisonError::into_inner);
-        custom.insert(resource.id.clone(), Arc::new(resource));
+        custom.insert(resource.id.clone(), resource);
     }
 
     /// Takes a custom resource away and ends its watches.

@@ -37,10 +37,15 @@ pub(crate) enum Place {
 }
 
 /// Decodes `%xx`; `None` when that gives no UTF-8.
-pub(crate) fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
+fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('%') {
         return Some(Cow::Borrowed(text));
     }
+    String::from_utf8(decoded_bytes(text)).ok().map(Cow::Owned)
+}
+
+/// Decodes `%xx`.
+pub(crate) fn decoded_bytes(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
@@ -56,7 +61,7 @@ pub(crate) fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
             }
         }
     }
-    String::from_utf8(out).ok().map(Cow::Owned)
+    out
 }
 
 /// Finds out where a path leads; `None` for one that cannot be decoded.

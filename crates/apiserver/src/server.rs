@@ -2,6 +2,7 @@
 
 use crate::{
     contract::{Attributes, GroupResource, Lookup, User},
+    crds::Syncing,
     handlers::{self, Answer, Exchange},
     registry::Registry,
     service_account,
@@ -53,6 +54,7 @@ pub(crate) struct Core {
     pub(crate) token_key: [u8; 32],
     /// Ends the watches of the current life.
     life: Mutex<CancellationToken>,
+    pub(crate) syncing: Syncing,
 }
 
 fn token_key(chance: &Chance) -> [u8; 32] {
@@ -72,8 +74,26 @@ impl Core {
     }
 
     pub(crate) fn user_of(&self, token: &str) -> Option<Arc<User>> {
+        self.user_for(token, &[]).ok().map(|(user, _)| user)
+    }
+
+    /// Who a token stands for before one of these audiences, and which of them it is for; this server itself is
+    /// meant when none is named. Or what to say of a token that is for nobody of them.
+    pub(crate) fn user_for(
+        &self,
+        token: &str,
+        audiences: &[&str],
+    ) -> Result<(Arc<User>, Vec<String>), String> {
+        let audiences = if audiences.is_empty() { &[service_account::ISSUER] } else { audiences };
         let known = self.tokens.read().unwrap_or_else(PoisonError::into_inner).get(&digest(token)).cloned();
-        known.or_else(|| service_account::user(self, token).map(Arc::new))
+        match known {
+            Some(user) if audiences.contains(&service_account::ISSUER) => {
+                Ok((user, vec![service_account::ISSUER.to_owned()]))
+            }
+            Some(_) => Err(service_account::INVALID.to_owned()),
+            None => service_account::user(self, token, audiences)
+                .map(|(user, audiences)| (Arc::new(user), audiences)),
+        }
     }
 }
 
@@ -117,6 +137,7 @@ impl ApiServer {
             chance: options.chance,
             tokens: RwLock::default(),
             life: Mutex::default(),
+            syncing: Syncing::default(),
         });
         let server = Self { core };
         for (token, user) in options.users {

@@ -43,18 +43,16 @@ fn cells(resource: &Resource, version: &str, object: &Value, now: Timestamp) -> 
 }
 
 /// The `PartialObjectMetadata` of an object.
-pub(crate) fn partial(object: &Value) -> Value {
-    json!({
-        "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
-        "metadata": object.get("metadata").cloned().unwrap_or_else(|| json!({})),
-    })
+pub(crate) fn partial(mut object: Value) -> Value {
+    let metadata = object.get_mut("metadata").map_or_else(|| json!({}), Value::take);
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
 }
 
 fn row(resource: &Resource, version: &str, object: Value, include: Include, now: Timestamp) -> Value {
     let cells = cells(resource, version, &object, now);
     let object = match include {
         Include::None => Value::Null,
-        Include::Metadata => partial(&object),
+        Include::Metadata => partial(object),
         Include::Object => object,
     };
     json!({"cells": cells, "object": object})
@@ -64,7 +62,7 @@ fn row(resource: &Resource, version: &str, object: Value, include: Include, now:
 pub(crate) fn table(
     resource: &Resource,
     version: &str,
-    objects: Vec<Value>,
+    objects: impl IntoIterator<Item = Value>,
     include: Include,
     metadata: Value,
     with_columns: bool,

@@ -5,6 +5,8 @@
 mod any_request;
 #[path = "main/basics.rs"]
 mod basics;
+#[path = "main/bounds.rs"]
+mod bounds;
 #[path = "main/conformance.rs"]
 mod conformance;
 #[path = "main/generated_requests.rs"]

@@ -35,10 +35,8 @@ pub fn authorize(user: &User, attributes: &Attributes, lookup: &dyn Lookup) -> D
         return Decision { allowed: true, reason: String::new() };
     }
     let (grants, missing) = grants(user, &attributes.namespace, lookup);
-    for grant in &grants {
-        if grant.rules.iter().any(|rule| allows(rule, attributes)) {
-            return Decision { allowed: true, reason: format!("RBAC: allowed by {}", grant.description) };
-        }
+    if let Some(grant) = grants.iter().find(|grant| grant.rules().any(|rule| allows(rule, attributes))) {
+        return Decision { allowed: true, reason: format!("RBAC: allowed by {}", grant.describe()) };
     }
     let reason = match missing.as_slice() {
         [] => String::new(),
@@ -79,10 +77,12 @@ pub fn forbidden(user: &User, attributes: &Attributes, decision: &Decision) -> A
     ApiError::forbidden(&attributes.group, &attributes.resource, &attributes.name, &why)
 }
 
-/// The rules one binding gives to a user.
+/// What one binding gives to a user.
 pub(crate) struct Grant {
-    pub(crate) rules: Vec<Value>,
-    description: String,
+    roles: Vec<Arc<Value>>,
+    binding: Arc<Value>,
+    subject: usize,
+    namespace: String,
 }
 
 /// All that bindings give to the user in a namespace (cluster-wide ones included), and the roles that
@@ -90,54 +90,59 @@ pub(crate) struct Grant {
 pub(crate) fn grants(user: &User, namespace: &str, lookup: &dyn Lookup) -> (Vec<Grant>, Vec<String>) {
     let mut grants = Vec::new();
     let mut missing = Vec::new();
-    let mut collect = |kind: &str, binding: &Value, binding_namespace: &str| {
+    let mut collect = |binding: Arc<Value>, namespace: &str| {
         let Some(subject) =
-            items(binding, "subjects").find(|subject| is_subject(subject, user, binding_namespace))
+            items(&binding, "subjects").position(|subject| is_subject(subject, user, namespace))
         else {
             return;
         };
-        match role_rules(&binding["roleRef"], binding_namespace, lookup) {
-            Ok(rules) => {
-                grants
-                    .push(Grant { rules, description: describe(kind, binding, subject, binding_namespace) });
-            }
+        match roles_of(&binding["roleRef"], namespace, lookup) {
+            Ok(roles) => grants.push(Grant { roles, binding, subject, namespace: namespace.to_owned() }),
             Err(role) => missing.push(role),
         }
     };
     for binding in lookup.list(&GroupResource::new(RBAC, "clusterrolebindings"), "") {
-        collect("ClusterRoleBinding", &binding, "");
+        collect(binding, "");
     }
     if !namespace.is_empty() {
         for binding in lookup.list(&GroupResource::new(RBAC, "rolebindings"), namespace) {
-            collect("RoleBinding", &binding, namespace);
+            collect(binding, namespace);
         }
     }
     (grants, missing)
 }
 
-fn describe(kind: &str, binding: &Value, subject: &Value, namespace: &str) -> String {
-    let name = text(&binding["metadata"], "name");
-    let name = if namespace.is_empty() { name.to_owned() } else { format!("{name}/{namespace}") };
-    let role = &binding["roleRef"];
-    let mut who = text(subject, "name").to_owned();
-    if text(subject, "kind") == "ServiceAccount" {
-        let own = text(subject, "namespace");
-        who = format!("{who}/{}", if own.is_empty() { namespace } else { own });
+impl Grant {
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &Value> {
+        self.roles.iter().flat_map(|role| items(role, "rules"))
     }
-    format!(
-        "{kind} {name:?} of {} {:?} to {} {who:?}",
-        text(role, "kind"),
-        text(role, "name"),
-        text(subject, "kind")
-    )
+
+    fn describe(&self) -> String {
+        let (binding, namespace) = (&self.binding, &self.namespace);
+        let subject = &binding["subjects"][self.subject];
+        let name = text(&binding["metadata"], "name");
+        let (kind, name) = if namespace.is_empty() {
+            ("ClusterRoleBinding", name.to_owned())
+        } else {
+            ("RoleBinding", format!("{name}/{namespace}"))
+        };
+        let role = &binding["roleRef"];
+        let mut who = text(subject, "name").to_owned();
+        if text(subject, "kind") == "ServiceAccount" {
+            let own = text(subject, "namespace");
+            who = format!("{who}/{}", if own.is_empty() { namespace } else { own });
+        }
+        format!(
+            "{kind} {name:?} of {} {:?} to {} {who:?}",
+            text(role, "kind"),
+            text(role, "name"),
+            text(subject, "kind")
+        )
+    }
 }
 
-/// The rules of the role that a `roleRef` names, or what to say when there is no such role.
-pub(crate) fn role_rules(
-    role_ref: &Value,
-    namespace: &str,
-    lookup: &dyn Lookup,
-) -> Result<Vec<Value>, String> {
+/// The role that a `roleRef` names and those it is made of, or what to say when there is no such role.
+fn roles_of(role_ref: &Value, namespace: &str, lookup: &dyn Lookup) -> Result<Vec<Arc<Value>>, String> {
     let name = text(role_ref, "name");
     let (resource, kind, namespace) = match text(role_ref, "kind") {
         "Role" => ("roles", "role", namespace),
@@ -146,27 +151,31 @@ pub(crate) fn role_rules(
     let role = lookup
         .get(&GroupResource::new(RBAC, resource), namespace, name)
         .ok_or_else(|| format!("{kind}.{RBAC} {name:?} not found"))?;
-    Ok(effective_rules(&role, lookup, AGGREGATION_DEPTH))
+    Ok(with_aggregated(role, lookup))
 }
 
-/// How far aggregated roles are followed; `admin` has `edit`, which has `view`, which has its parts.
-const AGGREGATION_DEPTH: usize = 4;
-
-/// A role's rules; an aggregated cluster role has those of the roles it selects.
-fn effective_rules(role: &Arc<Value>, lookup: &dyn Lookup, depth: usize) -> Vec<Value> {
-    let mut rules: Vec<Value> = items(role, "rules").cloned().collect();
-    let selectors: Vec<&Value> = items(&role["aggregationRule"], "clusterRoleSelectors").collect();
-    if !selectors.is_empty() && depth > 0 {
-        for other in lookup.list(&GroupResource::new(RBAC, "clusterroles"), "") {
-            let itself = other["metadata"]["name"] == role["metadata"]["name"];
-            if !itself
-                && selectors.iter().any(|selector| rules::selects(selector, &other["metadata"]["labels"]))
-            {
-                rules.extend(effective_rules(&other, lookup, depth - 1));
-            }
+/// A role and, for an aggregated cluster role, those it selects, and those they select: `admin` has `edit`, which
+/// has `view`, which has its parts.
+fn with_aggregated(role: Arc<Value>, lookup: &dyn Lookup) -> Vec<Arc<Value>> {
+    let mut roles = vec![role];
+    let mut at = 0;
+    let mut all = None;
+    while let Some(role) = roles.get(at).cloned() {
+        at += 1;
+        let selectors: Vec<&Value> = items(&role["aggregationRule"], "clusterRoleSelectors").collect();
+        if selectors.is_empty() {
+            continue;
         }
+        let left: &mut Vec<Arc<Value>> = all.get_or_insert_with(|| {
+            let mut all = lookup.list(&GroupResource::new(RBAC, "clusterroles"), "");
+            all.retain(|other| other["metadata"]["name"] != role["metadata"]["name"]);
+            all
+        });
+        roles.extend(left.extract_if(.., |other| {
+            selectors.iter().any(|selector| rules::selects(selector, &other["metadata"]["labels"]))
+        }));
     }
-    rules
+    roles
 }
 
 pub(crate) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
@@ -326,5 +335,24 @@ pub(crate) mod tests {
             decision.reason,
             r#"RBAC: allowed by ClusterRoleBinding "b" of ClusterRole "view" to User "jane""#
         );
+    }
+
+    #[test]
+    fn roles_that_select_each_other_are_gone_through_once() {
+        let mut objects = Objects(vec![(
+            "clusterrolebindings",
+            json!({"metadata": {"name": "b"}, "roleRef": {"kind": "ClusterRole", "name": "r0"},
+                   "subjects": [{"kind": "User", "name": "jane"}]}),
+        )]);
+        for number in 0..60 {
+            objects.0.push((
+                "clusterroles",
+                json!({"metadata": {"name": format!("r{number}"), "labels": {"all": "true"}},
+                    "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"all": "true"}}]},
+                    "rules": [{"apiGroups": [""], "resources": [format!("kind{number}")], "verbs": ["get"]}]}),
+            ));
+        }
+        let (grants, _) = grants(&user("jane"), "", &objects);
+        assert_eq!(grants.iter().flat_map(Grant::rules).count(), 60);
     }
 }

@@ -1,6 +1,6 @@
 //! Access reviews: objects that are questions, answered in their status and never stored.
 
-use super::{authorize, grants, items, text};
+use super::{Grant, authorize, grants, items, text};
 use crate::{
     contract::{Attributes, Lookup, User},
     error::ApiError,
@@ -120,7 +120,7 @@ fn own_rules(object: &Value, user: &User, lookup: &dyn Lookup) -> Result<Value, 
     let (grants, missing) = grants(user, namespace, lookup);
     let mut resources = Vec::new();
     let mut paths = Vec::new();
-    for rule in grants.iter().flat_map(|grant| &grant.rules) {
+    for rule in grants.iter().flat_map(Grant::rules) {
         let part = |fields: &[&str]| -> Value {
             fields
                 .iter()

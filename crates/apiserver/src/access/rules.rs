@@ -4,7 +4,7 @@ use super::{items, text};
 use crate::contract::{Attributes, User};
 use serde_json::Value;
 
-fn holds(rule: &Value, field: &str, wanted: &str) -> bool {
+pub(super) fn holds(rule: &Value, field: &str, wanted: &str) -> bool {
     items(rule, field).filter_map(Value::as_str).any(|entry| entry == "*" || entry == wanted)
 }
 
@@ -24,7 +24,7 @@ pub(super) fn allows(rule: &Value, asked: &Attributes) -> bool {
         && covers_name(rule, &asked.name)
 }
 
-fn covers_path(entry: &str, path: &str) -> bool {
+pub(super) fn covers_path(entry: &str, path: &str) -> bool {
     entry == "*" || entry == path || entry.strip_suffix('*').is_some_and(|prefix| path.starts_with(prefix))
 }
 

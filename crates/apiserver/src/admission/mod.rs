@@ -20,7 +20,6 @@ pub enum Operation {
     Create,
     Update,
     Delete,
-    Connect,
 }
 
 /// Changes an object on its way in, or refuses it. It has its defaults; it has not been validated yet.
@@ -40,7 +39,7 @@ pub fn admit(
         ("", "pods", "") if creates => {
             pods::priority(attributes, new, context)?;
             pods::default_tolerations(new);
-            pods::runtime_class(attributes, new, context)?;
+            pods::runtime_class(attributes, new)?;
             pods::topology_labels_of_assigned(new, context);
         }
         ("", "pods", "") if operation == Operation::Update => {
@@ -49,7 +48,7 @@ pub fn admit(
             }
             pods::default_tolerations(new);
         }
-        ("", "pods", "binding") | ("", "bindings", "") if creates => pods::topology_labels(new, context),
+        ("", "pods", "binding") if creates => pods::topology_labels(new, context),
         ("", "persistentvolumeclaims", "") if creates => {
             storage::default_class(new, context);
             storage::protect(new, "kubernetes.io/pvc-protection");
@@ -73,7 +72,6 @@ pub fn validate(
         ("scheduling.k8s.io", "priorityclasses", "") => {
             pods::one_default_priority(attributes, operation, new, context)
         }
-        ("", "pods", "") if operation == Operation::Create => pods::overhead(attributes, new, context),
         ("", "persistentvolumeclaims", "") => match old {
             Some(old) => storage::expansion(attributes, new, old, context),
             None => Ok(()),

@@ -4,10 +4,7 @@ use super::{Operation, push, refuse};
 use crate::{
     contract::{Attributes, Context, GroupResource},
     error::ApiError,
-    kinds::{
-        json::{at, child, empty, entries, flag, has, items, number, remove, set, text},
-        same,
-    },
+    kinds::json::{at, child, empty, flag, has, items, number, remove, set, text},
 };
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
@@ -132,69 +129,16 @@ pub(super) fn default_tolerations(pod: &mut Value) {
     }
 }
 
-fn class_of(
-    attributes: &Attributes,
-    pod: &Value,
-    context: &Context<'_>,
-) -> Result<Option<Arc<Value>>, ApiError> {
-    let Some(name) = at(pod, &["spec", "runtimeClassName"]).as_str() else { return Ok(None) };
-    let found = context.lookup.get(&GroupResource::new("node.k8s.io", "runtimeclasses"), "", name);
-    if found.is_none() {
-        let why = format!("pod rejected: RuntimeClass {name:?} not found");
-        return Err(refuse(attributes, Some(pod), &why));
-    }
-    Ok(found)
-}
-
-const OVERHEAD_DIFFERS: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
-
-/// Overhead, node selector and tolerations of the pod's runtime class.
-pub(super) fn runtime_class(
-    attributes: &Attributes,
-    pod: &mut Value,
-    context: &Context<'_>,
-) -> Result<(), ApiError> {
-    let Some(class) = class_of(attributes, pod, context)? else { return Ok(()) };
-    let fixed = at(&class, &["overhead", "podFixed"]);
-    if !fixed.is_null() {
-        let given = at(pod, &["spec", "overhead"]);
-        if !empty(given) && !same(given, fixed) {
-            return Err(refuse(attributes, Some(pod), OVERHEAD_DIFFERS));
-        }
-        if let Some(spec) = child(pod, "spec") {
-            set(spec, "overhead", fixed.clone());
-        }
-    }
-    for (key, value) in entries(&class, &["scheduling", "nodeSelector"]) {
-        let (wanted, given) = (value.as_str().unwrap_or_default(), text(pod, &["spec", "nodeSelector", key]));
-        if has(pod, &["spec", "nodeSelector", key]) && given != wanted {
-            let why = format!(
-                "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {wanted}; pod.spec.nodeSelector[{key}] = {given}"
-            );
-            return Err(refuse(attributes, Some(pod), &why));
-        }
-        if let Some(selector) = child(pod, "spec").and_then(|spec| child(spec, "nodeSelector")) {
-            set(selector, key, wanted);
-        }
-    }
-    for toleration in items(&class, &["scheduling", "tolerations"]) {
-        let known = items(pod, &["spec", "tolerations"]).contains(toleration);
-        if !known && let Some(spec) = child(pod, "spec") {
-            push(spec, "tolerations", toleration.clone());
-        }
-    }
-    Ok(())
-}
-
-pub(super) fn overhead(attributes: &Attributes, pod: &Value, context: &Context<'_>) -> Result<(), ApiError> {
-    let class = class_of(attributes, pod, context)?;
-    let given = at(pod, &["spec", "overhead"]);
-    let why = match class.as_deref().map(|class| at(class, &["overhead", "podFixed"])) {
-        Some(fixed) if !fixed.is_null() => (!same(fixed, given)).then_some(OVERHEAD_DIFFERS),
-        _ => (!given.is_null())
-            .then_some("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"),
+/// There are no runtime classes here, and so no overhead that one would bring.
+pub(super) fn runtime_class(attributes: &Attributes, pod: &Value) -> Result<(), ApiError> {
+    let why = if let Some(name) = at(pod, &["spec", "runtimeClassName"]).as_str() {
+        format!("pod rejected: RuntimeClass {name:?} not found")
+    } else if !at(pod, &["spec", "overhead"]).is_null() {
+        "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned()
+    } else {
+        return Ok(());
     };
-    why.map_or(Ok(()), |why| Err(refuse(attributes, Some(pod), why)))
+    Err(refuse(attributes, Some(pod), &why))
 }
 
 /// A binding carries its node's zone and region to the pod.

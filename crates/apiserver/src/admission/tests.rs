@@ -34,13 +34,6 @@ fn cluster() -> Cluster {
         ),
         ("priorityclasses", json!({"metadata": {"name": "high"}, "value": 100, "preemptionPolicy": "Never"})),
         (
-            "runtimeclasses",
-            json!({
-                "metadata": {"name": "kata"}, "overhead": {"podFixed": {"cpu": "250m"}},
-                "scheduling": {"nodeSelector": {"kata": "yes"}, "tolerations": [{"key": "kata", "operator": "Exists"}]},
-            }),
-        ),
-        (
             "storageclasses",
             json!({
                 "metadata": {"name": "old", "creationTimestamp": "2026-01-01T00:00:00Z",
@@ -176,24 +169,6 @@ fn pods_get_priority_and_tolerations() {
         let error = created(&pods, json!({"metadata": {"name": "p"}, "spec": spec})).unwrap_err();
         assert_eq!(error.message, format!("pods \"p\" is forbidden: {why}"));
     }
-}
-
-#[test]
-fn a_runtime_class_brings_overhead_and_place() {
-    let pods = attributes("", "pods", "", "default", "");
-    let tolerant = json!([{"operator": "Exists"}]);
-    let pod = created(&pods, json!({"spec": {"runtimeClassName": "kata", "tolerations": tolerant}})).unwrap();
-    assert_eq!(pod["spec"]["overhead"], json!({"cpu": "250m"}));
-    assert_eq!(pod["spec"]["nodeSelector"], json!({"kata": "yes"}));
-    assert_eq!(
-        pod["spec"]["tolerations"],
-        json!([{"operator": "Exists"}, {"key": "kata", "operator": "Exists"}])
-    );
-    let other = json!({"metadata": {"name": "p"}, "spec": {"runtimeClassName": "kata", "nodeSelector": {"kata": "no"}}});
-    assert_eq!(
-        created(&pods, other).unwrap_err().message,
-        "pods \"p\" is forbidden: conflict: runtimeClass.scheduling.nodeSelector[kata] = yes; pod.spec.nodeSelector[kata] = no"
-    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::{
     formats,
-    schema::{Additional, ListType, Schema, Type, same_keys},
+    schema::{Additional, ListType, OldItems, Schema, Type},
 };
 use base64::Engine;
 use kube_cel::{
@@ -189,12 +189,10 @@ pub(super) fn aligned(schema: Option<&Schema>, new: &Value, old: &Value) -> Valu
         }
         (Value::Array(new), Value::Array(old_items)) => match schema {
             Some(schema) if schema.list_type == ListType::Map && new.len() == old_items.len() => {
+                let known = OldItems::new(schema, old_items);
                 let items: Option<Vec<Value>> = new
                     .iter()
-                    .map(|item| {
-                        same_keys(schema, item, old_items)
-                            .map(|old| aligned(schema.items.as_deref(), item, old))
-                    })
+                    .map(|item| known.find(item).map(|old| aligned(schema.items.as_deref(), item, old)))
                     .collect();
                 items.map_or_else(|| old.clone(), Value::Array)
             }

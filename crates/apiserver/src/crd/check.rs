@@ -5,10 +5,14 @@
 
 use super::{
     path::Path,
-    schema::{Additional, ListType, Schema, Type, same_keys},
+    schema::{Additional, ListType, OldItems, Schema, Type},
 };
 use crate::field::{Fault, FieldError, plain_float, quoted};
 use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// So many issues are told; whoever has more does not read them.
+const MOST_ISSUES: usize = 256;
 
 /// All errors of a value. `base` is the field it lies in, `None` for a whole object.
 pub(super) fn check(
@@ -27,10 +31,17 @@ pub(super) fn check(
 
 /// What was found, and how many checks passed: of several failed alternatives the one that came furthest
 /// is reported.
-#[derive(Default)]
 struct Outcome {
     issues: Vec<Issue>,
     matches: usize,
+    /// How many issues are told at most.
+    room: usize,
+}
+
+impl Default for Outcome {
+    fn default() -> Self {
+        Self { issues: Vec::new(), matches: 0, room: MOST_ISSUES }
+    }
 }
 
 struct Issue {
@@ -73,6 +84,9 @@ impl Outcome {
     }
 
     fn push(&mut self, issue: Issue) {
+        if self.issues.len() >= self.room {
+            return;
+        }
         let said = |other: &Issue| {
             other.text == issue.text && other.fault == issue.fault && other.place == issue.place
         };
@@ -91,7 +105,10 @@ impl Outcome {
 
 /// Checks a field or item; nothing is said about one that did not change.
 fn check_part(schema: &Schema, new: &Value, old: Option<&Value>, path: &Path<'_>, outcome: &mut Outcome) {
-    let mut part = Outcome::default();
+    let mut part = Outcome { room: outcome.room.saturating_sub(outcome.issues.len()), ..Outcome::default() };
+    if part.room == 0 {
+        return;
+    }
     check_value(schema, new, old, path, &mut part);
     if !part.issues.is_empty() && old.is_some_and(|old| equal(Some(schema), new, old)) {
         part.issues.clear();
@@ -377,9 +394,9 @@ fn check_items(
     outcome: &mut Outcome,
 ) {
     if let Some(item_schema) = &schema.items {
-        let old_items = old.and_then(Value::as_array).filter(|_| schema.list_type == ListType::Map);
+        let old_items = OldItems::of_map(schema, old);
         for (index, item) in items.iter().enumerate() {
-            let old_item = old_items.and_then(|old| same_keys(schema, item, old));
+            let old_item = old_items.find(item);
             check_part(item_schema, item, old_item, &path.index(index), outcome);
         }
     }
@@ -390,7 +407,8 @@ fn check_items(
     if let Some(most) = schema.limits.max_items.filter(|most| size > *most) {
         too_many(path, size, most, outcome);
     }
-    if schema.unique_items && items.iter().enumerate().any(|(at, item)| items[..at].contains(item)) {
+    let mut seen = BTreeSet::new();
+    if schema.unique_items && items.iter().any(|item| !seen.insert(item.to_string())) {
         outcome.invalid(path, "".into(), "shouldn't contain duplicates");
     }
 }
@@ -482,10 +500,10 @@ pub(super) fn equal(schema: Option<&Schema>, new: &Value, old: &Value) -> bool {
             let as_map = schema.filter(|schema| schema.list_type == ListType::Map);
             new.len() == old.len()
                 && match as_map {
-                    Some(schema) => new.iter().all(|item| {
-                        let items = schema.items.as_deref();
-                        same_keys(schema, item, old).is_some_and(|old| equal(items, item, old))
-                    }),
+                    Some(schema) => {
+                        let (items, old) = (schema.items.as_deref(), OldItems::new(schema, old));
+                        new.iter().all(|item| old.find(item).is_some_and(|old| equal(items, item, old)))
+                    }
                     None => new == old,
                 }
         }

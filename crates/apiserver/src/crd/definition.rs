@@ -1,13 +1,16 @@
 //! Whether a definition is one a real server would accept.
 
 use super::{
-    field_path, names,
+    field_path,
     schema::Schema,
     schema_rules::{self, Place},
     status::stored_versions,
     structural,
 };
-use crate::field::{Fault, FieldError};
+use crate::{
+    field::{Fault, FieldError},
+    kinds::names,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! `x-kubernetes-embedded-resource`: a whole object inside another one has a valid apiVersion, kind and metadata.
 
-use super::{names, path::Path, schema::Schema};
-use crate::field::FieldError;
+use super::{path::Path, schema::Schema};
+use crate::{field::FieldError, kinds::names};
 use serde_json::{Map, Value};
 
 pub(super) fn check(schema: &Schema, value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {

@@ -66,7 +66,8 @@ fn translate(pattern: &str) -> String {
                 out.push(']');
             }
             '[' if next == Some(':') => {
-                let end = characters.iter().skip(at).position(|character| *character == ']');
+                let end =
+                    characters.iter().skip(at).take(LONGEST_MARK).position(|character| *character == ']');
                 if let Some(length) = end.filter(|length| characters.get(at + length - 1) == Some(&':')) {
                     out.extend(characters.iter().skip(at).take(length + 1));
                     at += length;
@@ -130,9 +131,14 @@ fn escape(escaped: char, in_class: bool, out: &mut String) {
     }
 }
 
+/// Longer than any `{n,m}` and any `[:class:]` that means something.
+const LONGEST_MARK: usize = 16;
+
 /// Whether the text starts with `{n}`, `{n,}` or `{n,m}`.
 fn starts_repetition(characters: &[char]) -> bool {
-    let Some(end) = characters.iter().position(|character| *character == '}') else { return false };
+    let Some(end) = characters.iter().take(LONGEST_MARK).position(|character| *character == '}') else {
+        return false;
+    };
     let inside: String = characters[1..end].iter().collect();
     let (least, most) = inside.split_once(',').unwrap_or((&inside, ""));
     let digits = |text: &str| text.chars().all(|character| character.is_ascii_digit());
@@ -140,8 +146,9 @@ fn starts_repetition(characters: &[char]) -> bool {
 }
 
 fn ends_repetition(before: &[char]) -> bool {
-    let Some(start) = before.iter().rposition(|character| *character == '{') else { return false };
-    let mut text = before[start..].to_vec();
+    let last = &before[before.len().saturating_sub(LONGEST_MARK)..];
+    let Some(start) = last.iter().rposition(|character| *character == '{') else { return false };
+    let mut text = last[start..].to_vec();
     text.push('}');
     starts_repetition(&text)
 }

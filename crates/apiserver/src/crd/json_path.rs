@@ -28,16 +28,23 @@ enum Operator {
     GreaterOrEqual,
 }
 
+/// How deep filters may lie in each other.
+const DEEPEST: u8 = 16;
+
 impl JsonPath {
     /// Reads a path; `None` for what we do not understand.
     pub(super) fn parse(text: &str) -> Option<Self> {
+        Self::parse_inside(text, DEEPEST)
+    }
+
+    fn parse_inside(text: &str, levels: u8) -> Option<Self> {
         let mut steps = Vec::new();
         let mut rest = text.trim();
         rest = rest.strip_prefix(['$', '@']).unwrap_or(rest);
         while !rest.is_empty() {
             if let Some(after) = rest.strip_prefix('[') {
                 let end = closing_bracket(after)?;
-                steps.extend(bracket(after[..end].trim())?);
+                steps.extend(bracket(after[..end].trim(), levels)?);
                 rest = &after[end + 1..];
                 continue;
             }
@@ -148,12 +155,12 @@ fn closing_bracket(text: &str) -> Option<usize> {
 }
 
 /// What stands in brackets. A dot in a quoted name leads one level down unless it is escaped, as in a real server.
-fn bracket(inside: &str) -> Option<Vec<Step>> {
+fn bracket(inside: &str, levels: u8) -> Option<Vec<Step>> {
     if inside == "*" {
         return Some(vec![Step::All]);
     }
     if let Some(filter) = inside.strip_prefix("?(").and_then(|filter| filter.strip_suffix(')')) {
-        return Some(vec![filter_step(filter.trim())?]);
+        return Some(vec![filter_step(filter.trim(), levels.checked_sub(1)?)?]);
     }
     if let Some(names) = inside.strip_prefix('\'').and_then(|names| names.strip_suffix('\'')) {
         let mut steps = Vec::new();
@@ -174,7 +181,7 @@ fn bracket(inside: &str) -> Option<Vec<Step>> {
     }
 }
 
-fn filter_step(filter: &str) -> Option<Step> {
+fn filter_step(filter: &str, levels: u8) -> Option<Step> {
     let operators = [
         ("==", Operator::Equal),
         ("!=", Operator::NotEqual),
@@ -186,10 +193,10 @@ fn filter_step(filter: &str) -> Option<Step> {
     for (symbol, operator) in operators {
         if let Some((path, wanted)) = filter.split_once(symbol) {
             let wanted = literal(wanted.trim())?;
-            return Some(Step::Filter { path: JsonPath::parse(path)?, operator, wanted });
+            return Some(Step::Filter { path: JsonPath::parse_inside(path, levels)?, operator, wanted });
         }
     }
-    Some(Step::Exists(JsonPath::parse(filter)?))
+    Some(Step::Exists(JsonPath::parse_inside(filter, levels)?))
 }
 
 fn literal(text: &str) -> Option<Value> {
@@ -253,5 +260,8 @@ mod tests {
         for text in [".a[", ".a[?(@.b==)]", ".a['b", ".a[x]", "..a"] {
             assert!(JsonPath::parse(text).is_none(), "{text}");
         }
+        let nested = |levels: usize| format!(".a{}{}", "[?(@.b".repeat(levels), ")]".repeat(levels));
+        assert!(JsonPath::parse(&nested(10)).is_some());
+        assert!(JsonPath::parse(&nested(3000)).is_none());
     }
 }

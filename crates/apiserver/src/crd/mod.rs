@@ -15,7 +15,6 @@ mod formats;
 mod go_regex;
 mod json_path;
 mod lists;
-mod names;
 mod openapi;
 mod path;
 #[cfg(test)]
@@ -67,6 +66,7 @@ struct Identity {
 
 /// What a custom kind is called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "the definition calls them so")]
 pub struct Names {
     pub plural: String,
     pub singular: String,
@@ -211,10 +211,6 @@ impl CustomVersion {
 
     pub fn served(&self) -> bool {
         self.served
-    }
-
-    pub fn storage(&self) -> bool {
-        self.storage
     }
 
     /// What to warn a client of that uses this version.

@@ -5,7 +5,7 @@ use super::{
     check::equal,
     field_path,
     path::Path,
-    schema::{Additional, Flaw, ListType, Schema, same_keys},
+    schema::{Additional, Flaw, OldItems, Schema},
 };
 use crate::field::{Fault, FieldError};
 use kube_cel::cel::{
@@ -26,6 +26,11 @@ const LONGEST_MESSAGE: usize = 5 * 1024;
 /// How many steps of nested loops a rule may take. A real server counts the cost of every operation; we only
 /// have to make sure that no rule takes for ever.
 const MOST_STEPS: u64 = 2_000_000;
+/// How many steps all rules of an object may take.
+const MOST_STEPS_TOGETHER: u64 = 4 * MOST_STEPS;
+
+/// A loop that gathers a list or a map copies what it has so far at each step; so many items weigh as much as a step.
+const COPIES_PER_STEP: u64 = 50;
 
 /// The longest rule and the deepest nesting of one.
 const LONGEST_RULE: usize = 100_000;
@@ -133,8 +138,9 @@ impl Rule {
         if self.message.is_empty() { &self.source } else { &self.message }
     }
 
-    fn failure(&self, scope: &Context<'_>) -> String {
+    fn failure(&self, scope: &Context<'_>, largest: u64) -> String {
         if let Some((expression, shape)) = &self.message_expression
+            && !shape.is_endless(largest)
             && let Ok(Cel::String(text)) = evaluate(expression, *shape, scope)
         {
             let text = text.trim();
@@ -168,7 +174,8 @@ fn parse(source: &str) -> Result<(Expression, Shape), String> {
         let mut expression =
             Parser::new().enable_optional_syntax(true).parse(source).map_err(|errors| errors.to_string())?;
         tolerate_missing_optionals(&mut expression.expr);
-        let shape = Shape { depth: depth(&expression.expr), loops: loop_depth(&expression.expr) };
+        let (loops, gathering) = loops(&expression.expr);
+        let shape = Shape { depth: depth(&expression.expr), loops, gathering };
         if shape.depth > DEEPEST_RULE {
             return Err(at_start(&format!("expression recursion limit exceeded: {DEEPEST_RULE}")));
         }
@@ -182,6 +189,7 @@ fn parse(source: &str) -> Result<(Expression, Shape), String> {
 struct Shape {
     depth: u32,
     loops: u32,
+    gathering: u32,
 }
 
 /// `a.?b` of an absent field is an empty optional; the interpreter does so only for `a[?"b"]`.
@@ -254,12 +262,28 @@ fn depth(expression: &Expr) -> u32 {
     children(expression).into_iter().map(depth).max().unwrap_or(0) + 1
 }
 
-fn loop_depth(expression: &Expr) -> u32 {
+/// How many loops lie in each other, and how many of them gather a list or a map.
+fn loops(expression: &Expr) -> (u32, u32) {
     if let Expr::Comprehension(parts) = expression {
-        let inside = loop_depth(&parts.loop_cond.expr).max(loop_depth(&parts.loop_step.expr)) + 1;
-        return inside.max(loop_depth(&parts.iter_range.expr));
+        let gathers = matches!(parts.accu_init.expr, Expr::List(_) | Expr::Map(_));
+        let (loops_inside, gathering) = loops(&parts.loop_cond.expr).max(loops(&parts.loop_step.expr));
+        let own = (loops_inside + 1, gathering + u32::from(gathers));
+        return own.max(loops(&parts.iter_range.expr));
     }
-    children(expression).into_iter().map(loop_depth).max().unwrap_or(0)
+    children(expression).into_iter().map(loops).max().unwrap_or_default()
+}
+
+impl Shape {
+    /// How many steps a rule of this shape takes at most on a value whose largest collection has so many items.
+    fn steps(self, largest: u64) -> u64 {
+        let copies = (largest / COPIES_PER_STEP).max(1).saturating_pow(self.gathering);
+        largest.saturating_pow(self.loops).saturating_mul(copies)
+    }
+
+    /// Whether that could take too long. One loop over what a body can hold does not.
+    fn is_endless(self, largest: u64) -> bool {
+        (self.loops > 1 || self.gathering > 0) && self.steps(largest) > MOST_STEPS
+    }
 }
 
 /// A panic inside a function of the interpreter is a failed rule, not a dead server.
@@ -307,10 +331,17 @@ pub(super) fn check(
     path: &Path<'_>,
     resource_root: bool,
 ) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+    let mut found = Found::default();
     let unchanged = old.map(|old| Correlation { schema, new, old });
-    walk(schema, new, old, unchanged, path, resource_root, &mut errors);
-    errors
+    walk(schema, new, old, unchanged, path, resource_root, &mut found);
+    found.errors
+}
+
+/// What the rules found so far, and how many steps they took.
+#[derive(Default)]
+struct Found {
+    errors: Vec<FieldError>,
+    steps: u64,
 }
 
 /// The nearest value around a rule that can be compared with what it was before.
@@ -328,22 +359,22 @@ fn walk<'a>(
     nearest: Option<Correlation<'a>>,
     path: &Path<'_>,
     resource_root: bool,
-    errors: &mut Vec<FieldError>,
+    found: &mut Found,
 ) {
-    if !schema.has_rules || new.is_null() {
+    if !schema.has_rules || new.is_null() || found.steps > MOST_STEPS_TOGETHER {
         return;
     }
     let old = old.filter(|old| !old.is_null());
-    check_rules(schema, new, old, nearest, path, resource_root, errors);
+    check_rules(schema, new, old, nearest, path, resource_root, found);
     match new {
         Value::Array(items) => {
             let Some(item_schema) = schema.items.as_deref() else { return };
-            let old_items = old.and_then(Value::as_array).filter(|_| schema.list_type == ListType::Map);
+            let old_items = OldItems::of_map(schema, old);
             for (index, item) in items.iter().enumerate() {
-                let old_item = old_items.and_then(|old| same_keys(schema, item, old));
+                let old_item = old_items.find(item);
                 let nearest =
                     old_item.map(|old| Correlation { schema: item_schema, new: item, old }).or(nearest);
-                walk(item_schema, item, old_item, nearest, &path.index(index), item_schema.embedded, errors);
+                walk(item_schema, item, old_item, nearest, &path.index(index), item_schema.embedded, found);
             }
         }
         Value::Object(fields) => {
@@ -355,7 +386,7 @@ fn walk<'a>(
                     _ => continue,
                 };
                 let nearest = old_field.map(|old| Correlation { schema, new: field, old }).or(nearest);
-                walk(schema, field, old_field, nearest, &path, schema.embedded, errors);
+                walk(schema, field, old_field, nearest, &path, schema.embedded, found);
             }
         }
         _ => {}
@@ -369,7 +400,7 @@ fn check_rules(
     nearest: Option<Correlation<'_>>,
     path: &Path<'_>,
     resource_root: bool,
-    errors: &mut Vec<FieldError>,
+    found: &mut Found,
 ) {
     if schema.rules.is_empty() {
         return;
@@ -381,17 +412,23 @@ fn check_rules(
         .filter(|_| transition)
         .map(|old| to_cel(&aligned(Some(schema), new, old), Some(schema), resource_root));
     let kind = || Value::from(schema.declared_type.as_str());
-    let largest = schema.rules.iter().any(|rule| rule.shape.loops > 1).then(|| largest_collection(new));
+    let largest = largest_collection(new);
     for rule in &schema.rules {
         if rule.uses_old_self && old.is_none() && !rule.optional_old_self {
             continue;
         }
-        if rule.shape.loops > 1 && largest.unwrap_or_default().saturating_pow(rule.shape.loops) > MOST_STEPS {
+        found.steps = found.steps.saturating_add(rule.shape.steps(largest));
+        if found.steps > MOST_STEPS_TOGETHER && !rule.shape.is_endless(largest) {
+            let detail = "validation failed due to running out of cost budget, no further validation rules will be run";
+            found.errors.push(FieldError::invalid(path.text(), kind(), detail));
+            return;
+        }
+        if rule.shape.is_endless(largest) {
             let detail = format!(
                 "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost exceeds limit for rule: {}",
                 rule.name()
             );
-            errors.push(FieldError::invalid(path.text(), kind(), detail));
+            found.errors.push(FieldError::invalid(path.text(), kind(), detail));
             return;
         }
         let mut rule_scope = scope.new_inner_scope();
@@ -408,10 +445,10 @@ fn check_rules(
             Ok(Cel::Bool(false)) => {
                 let unchanged = || nearest.is_some_and(|near| equal(Some(near.schema), near.new, near.old));
                 if rule.uses_old_self || !unchanged() {
-                    errors.push(failed(rule, schema, new, path, rule.failure(&rule_scope)));
+                    found.errors.push(failed(rule, schema, new, path, rule.failure(&rule_scope, largest)));
                 }
             }
-            Ok(_) => errors.push(FieldError::invalid(
+            Ok(_) => found.errors.push(FieldError::invalid(
                 path.text(),
                 kind(),
                 "cel expression must evaluate to a bool",
@@ -421,11 +458,11 @@ fn check_rules(
                     "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {}",
                     rule.name()
                 );
-                errors.push(FieldError::invalid(path.text(), kind(), detail));
+                found.errors.push(FieldError::invalid(path.text(), kind(), detail));
             }
             Err(error) => {
                 let detail = format!("{error} evaluating rule: {}", rule.name());
-                errors.push(FieldError::invalid(path.text(), kind(), detail));
+                found.errors.push(FieldError::invalid(path.text(), kind(), detail));
             }
         }
     }

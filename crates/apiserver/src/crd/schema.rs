@@ -3,7 +3,7 @@
 use super::{formats, go_regex, rules::Rule};
 use regex::Regex;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Type {
@@ -277,16 +277,47 @@ fn one_line(error: &regex::Error) -> String {
     text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }
 
-/// The old item of a list-map that has the same keys as `item`. Keys are compared with their defaults filled in.
-pub(super) fn same_keys<'a>(schema: &Schema, item: &Value, old: &'a [Value]) -> Option<&'a Value> {
-    let keys = |item: &Value| -> Option<Vec<Value>> {
+/// The items a list had before, to be found by their keys, which are compared with their defaults filled in.
+pub(super) struct OldItems<'a> {
+    schema: &'a Schema,
+    /// The first of each, by the text of its keys.
+    by_keys: BTreeMap<String, &'a Value>,
+}
+
+impl<'a> OldItems<'a> {
+    pub(super) fn new(schema: &'a Schema, old: &'a [Value]) -> Self {
+        let mut by_keys = BTreeMap::new();
+        for item in old {
+            if let Some(keys) = schema.keys_of(item) {
+                by_keys.entry(keys).or_insert(item);
+            }
+        }
+        Self { schema, by_keys }
+    }
+
+    /// None unless the list is one of maps.
+    pub(super) fn of_map(schema: &'a Schema, old: Option<&'a Value>) -> Self {
+        let old = old.and_then(Value::as_array).filter(|_| schema.list_type == ListType::Map);
+        Self::new(schema, old.map(Vec::as_slice).unwrap_or_default())
+    }
+
+    pub(super) fn find(&self, item: &Value) -> Option<&'a Value> {
+        if self.by_keys.is_empty() {
+            return None;
+        }
+        self.by_keys.get(&self.schema.keys_of(item)?).copied()
+    }
+}
+
+impl Schema {
+    /// The keys of an item of a list-map, as text.
+    fn keys_of(&self, item: &Value) -> Option<String> {
         let fields = item.as_object()?;
-        let value = |key: &String| {
-            let default = || schema.items.as_ref()?.properties.get(key)?.default.clone();
-            fields.get(key).cloned().or_else(default).unwrap_or_default()
-        };
-        Some(schema.list_keys.iter().map(value).collect())
-    };
-    let wanted = keys(item)?;
-    old.iter().find(|candidate| keys(candidate).is_some_and(|keys| keys == wanted))
+        let mut out = String::new();
+        for key in &self.list_keys {
+            let default = || self.items.as_ref()?.properties.get(key)?.default.as_ref();
+            let _ = write!(out, "{},", fields.get(key).or_else(default).unwrap_or(&Value::Null));
+        }
+        Some(out)
+    }
 }

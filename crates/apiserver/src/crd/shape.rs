@@ -1,6 +1,7 @@
 //! Pruning and defaulting: giving an object the shape its schema describes.
 
 use super::schema::{Additional, Schema};
+use crate::go_json::MOST_COMPLAINTS;
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
 
@@ -91,7 +92,9 @@ impl Pruner {
                         }
                         _ if keep => true,
                         _ => {
-                            self.unknown.push(self.path.clone());
+                            if self.unknown.len() < MOST_COMPLAINTS {
+                                self.unknown.push(self.path.clone());
+                            }
                             false
                         }
                     };

@@ -1,7 +1,8 @@
 //! The status of a definition: which of its names are accepted, and since when it is served.
 
 use super::Names;
-use jiff::{Timestamp, Unit};
+use crate::object;
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -152,10 +153,8 @@ fn set_condition(conditions: &mut Vec<Value>, mut new: Value, now: Timestamp) {
         .as_ref()
         .filter(|old| old["status"] == new["status"])
         .map(|old| old["lastTransitionTime"].clone());
-    new["lastTransitionTime"] = since.filter(|since| !since.is_null()).unwrap_or_else(|| {
-        let seconds = now.round(Unit::Second).unwrap_or(now);
-        json!(seconds.to_string())
-    });
+    new["lastTransitionTime"] =
+        since.filter(|since| !since.is_null()).unwrap_or_else(|| json!(object::seconds(now)));
     match old {
         Some(old) => *old = new,
         None => conditions.push(new),

@@ -63,7 +63,7 @@ fn defaults_fill_names_and_conversion() {
 #[test]
 fn an_accepted_definition_is_established_at_once_and_stays_so() {
     let crd = established(crd(), &[]);
-    let time = "2026-01-01T00:00:01Z";
+    let time = "2026-01-01T00:00:00Z";
     let wanted = json!({
         "conditions": [
             {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts", "message": "no conflicts found", "lastTransitionTime": time},
@@ -180,7 +180,7 @@ fn a_kind_knows_its_names_and_versions() {
     );
     let old = kind.version("v1alpha1").unwrap();
     assert_eq!(old.deprecation_warning(), Some("m.example.com/v1alpha1 Machine is deprecated"));
-    assert!(old.served() && !old.storage() && !old.has_status() && old.scale().is_none());
+    assert!(old.served() && !old.storage && !old.has_status() && old.scale().is_none());
     assert!(kind.version("v2").is_none());
     let mut object = json!({"apiVersion": "m.example.com/v1", "kind": "Machine", "spec": {"a": 1}});
     kind.convert(&mut object, "v1alpha1");
@@ -303,6 +303,31 @@ fn no_rule_takes_for_ever() {
     assert_eq!(errors.len(), 1);
     assert!(errors[0].contains("actual cost limit exceeded"), "{errors:?}");
     assert!(version.validate(&json!({"l": [1, 2, 3]}), None).is_empty());
+    let long: Vec<i64> = (0..100_000).collect();
+    for rule in ["self.l.filter(x, x > 0).size() >= 0", "self.l.map(x, x + 1).size() >= 0"] {
+        let kind = version_with(&json!({
+            "type": "object",
+            "properties": {"l": {"type": "array", "items": {"type": "integer"}}},
+            "x-kubernetes-validations": [{"rule": rule}],
+        }));
+        let version = kind.version("v1").unwrap();
+        let errors = texts(&version.validate(&json!({"l": long}), None));
+        assert!(errors.len() == 1 && errors[0].contains("actual cost limit exceeded"), "{errors:?}");
+        assert!(version.validate(&json!({"l": long[..1000]}), None).is_empty());
+    }
+}
+
+#[test]
+fn all_rules_together_do_not_take_for_ever() {
+    let list = json!({"type": "array", "items": {"type": "integer"},
+        "x-kubernetes-validations": [{"rule": "self.all(a, self.all(b, a + b >= 0))"}]});
+    let kind = version_with(&json!({
+        "type": "object", "properties": {"lists": {"type": "array", "items": list}},
+    }));
+    let version = kind.version("v1").unwrap();
+    let row: Vec<i64> = (0..1000).collect();
+    let errors = texts(&version.validate(&json!({"lists": vec![row; 1000]}), None));
+    assert!(errors.len() == 1 && errors[0].contains("running out of cost budget"), "{errors:?}");
 }
 
 #[test]

@@ -48,8 +48,7 @@ fn encode_managed(
     let mut labels: Vec<(Box<str>, Box<str>)> =
         labels.map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into())).collect();
     labels.sort();
-    let fields = rules::field_values(resource, object);
-    let fields = fields.into_iter().map(|(name, value)| (name, value.into_boxed_str())).collect();
+    let fields = rules::boxed(rules::field_values(resource, object));
     let bytes = object::encode(object, managers);
     Stored::new(Arc::clone(key), revision, bytes, labels.into_boxed_slice(), fields)
 }
@@ -58,63 +57,69 @@ fn encode_managed(
 pub(super) fn check_type(exchange: &Exchange<'_>, object: &mut Value) -> Result<(), ApiError> {
     let resource = exchange.resource;
     let expected = exchange.target.api_version();
-    let unrecognized = |why: &str| {
-        ApiError::bad_request(format!(
-            "the object provided is unrecognized (must be of type {}): {why}",
-            resource.kind
-        ))
-    };
-    if resource.custom.is_some()
-        && let Some(missing) = [("kind", "Kind"), ("apiVersion", "apiVersion")]
-            .into_iter()
-            .find(|(field, _)| object[*field].as_str().unwrap_or_default().is_empty())
-    {
-        return Err(unrecognized(&format!("Object '{}' is missing in '{object}' ({object})", missing.1)));
-    }
-    let Some(fields) = object.as_object_mut() else {
-        return Err(unrecognized("couldn't get version/kind; json parse error: it is no object"));
-    };
-    let given = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (api_version, kind) = (given("apiVersion"), given("kind"));
     if resource.custom.is_some() {
+        let given = |name: &str| object[name].as_str().unwrap_or_default();
+        let (api_version, kind) = (given("apiVersion"), given("kind"));
+        let missing = [(kind, "Kind"), (api_version, "apiVersion")];
+        if let Some((_, missing)) = missing.into_iter().find(|(given, _)| given.is_empty()) {
+            return Err(ApiError::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): Object '{missing}' is missing in \
+                 '{object}' ({object})",
+                resource.kind
+            )));
+        }
         if api_version != expected {
             return Err(ApiError::bad_request(format!(
                 "the API version in the data ({api_version}) does not match the expected API version ({expected})"
             )));
         }
         if kind != resource.kind {
-            let error = FieldError::invalid("kind", kind.clone(), format!("must be {}", resource.kind));
-            let name =
-                fields.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
-            return Err(ApiError::invalid(resource.group(), &kind, name, &[error]));
+            let error = FieldError::invalid("kind", kind, format!("must be {}", resource.kind));
+            return Err(ApiError::invalid(resource.group(), kind, object::name(object), &[error]));
         }
     } else {
-        let api_version = if api_version.is_empty() { expected.clone() } else { api_version };
-        let kind = if kind.is_empty() { resource.kind.clone() } else { kind };
-        if api_version != expected || kind != resource.kind {
-            let version = api_version.rsplit('/').next().unwrap_or_default();
-            let why = if crate::types::kind(&api_version, &kind).is_some() {
-                let group = if resource.group().is_empty() { "core" } else { resource.group() };
-                let package = group.split('.').next().unwrap_or_default();
-                format!("converting ({version}.{kind}) to ({package}.{}): unknown conversion", resource.kind)
-            } else {
-                format!(
-                    "no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\""
-                )
-            };
-            return Err(ApiError::bad_request(format!(
-                "{kind} in version {version:?} cannot be handled as a {}: {why}",
-                resource.kind
-            )));
-        }
-        for (name, value) in [("apiVersion", expected.as_str()), ("kind", resource.kind.as_str())] {
-            if fields.get(name).and_then(Value::as_str) != Some(value) {
-                fields.insert(name.to_owned(), json!(value));
-            }
-        }
+        check_built_in_type(object, &expected, &resource.kind)?;
     }
-    if fields.get("metadata").is_none_or(Value::is_null) {
-        fields.insert("metadata".to_owned(), json!({}));
+    if object["metadata"].is_null() {
+        object["metadata"] = json!({});
+    }
+    Ok(())
+}
+
+/// Checks that an object, which may leave out its type, is of the built-in kind that is expected.
+pub(super) fn check_built_in_type(
+    object: &mut Value,
+    expected_version: &str,
+    expected_kind: &str,
+) -> Result<(), ApiError> {
+    if !object.is_object() {
+        return Err(ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {expected_kind}): couldn't get version/kind; json \
+             parse error: it is no object"
+        )));
+    }
+    let given = |name: &str| object.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let api_version = given("apiVersion").unwrap_or(expected_version);
+    let kind = given("kind").unwrap_or(expected_kind);
+    if api_version != expected_version || kind != expected_kind {
+        let version = api_version.rsplit('/').next().unwrap_or_default();
+        let why = if crate::types::kind(api_version, kind).is_some() {
+            let group = expected_version.rsplit_once('/').map_or("core", |(group, _)| group);
+            let package = group.split('.').next().unwrap_or_default();
+            format!("converting ({version}.{kind}) to ({package}.{expected_kind}): unknown conversion")
+        } else {
+            format!(
+                "no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:111\""
+            )
+        };
+        return Err(ApiError::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {expected_kind}: {why}"
+        )));
+    }
+    for (name, value) in [("apiVersion", expected_version), ("kind", expected_kind)] {
+        if object.get(name).and_then(Value::as_str) != Some(value) {
+            object[name] = json!(value);
+        }
     }
     Ok(())
 }

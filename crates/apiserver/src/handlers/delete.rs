@@ -67,7 +67,7 @@ impl DeleteOptions {
                 ..Self::default()
             }
         } else {
-            Self::from_body(&typed(body::decode(exchange.headers, "DeleteOptions", bytes)?)?)?
+            return Self::from_body(&typed(body::decode(exchange.headers, "DeleteOptions", bytes)?)?);
         };
         options.check()?;
         Ok(options)
@@ -87,14 +87,16 @@ impl DeleteOptions {
         }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let stages: Vec<String> = body["dryRun"].as_array().into_iter().flatten().map(text).collect();
-        Ok(Self {
+        let options = Self {
             grace: body["gracePeriodSeconds"].as_i64(),
             policy: text(&body["propagationPolicy"]),
             orphan_dependents: body["orphanDependents"].as_bool(),
             uid: text(&body["preconditions"]["uid"]),
             resource_version: text(&body["preconditions"]["resourceVersion"]),
             dry_run: query::dry_run(&stages, "DeleteOptions")?,
-        })
+        };
+        options.check()?;
+        Ok(options)
     }
 
     fn check(&self) -> Result<(), ApiError> {
@@ -183,37 +185,52 @@ pub(super) fn delete_collection(exchange: &Exchange<'_>, bytes: &Bytes) -> Resul
 
 /// The next state of an object that is to be deleted; `None` when it goes at once.
 fn marked(exchange: &Exchange<'_>, old: &Value, options: &DeleteOptions, now: Timestamp) -> Option<Value> {
-    let mut new = old.clone();
-    if object::is_deleting(old) {
-        let present = object::grace(old)?;
-        let Some(asked) = options.grace.filter(|asked| *asked < present) else { return Some(new) };
-        let end: Timestamp = object::text(old, "deletionTimestamp").parse().unwrap_or(now);
-        let start = end.saturating_sub(SignedDuration::from_secs(present)).unwrap_or(end);
-        set_deletion(&mut new, start, asked.max(0));
-        if asked <= 0 && !Rules::of(exchange.resource, &exchange.target.version).kind().is_held(&new) {
-            return None;
-        }
-        return Some(new);
-    }
     let rules = Rules::of(exchange.resource, &exchange.target.version);
-    let grace = match rules.kind().deletion(old, options.grace) {
-        Deletion::Graceful(grace) if grace > 0 => grace,
-        Deletion::Graceful(_) | Deletion::Now => 0,
-    };
+    let mut new = old.clone();
+    let is_deleting = object::is_deleting(old);
+    let mut grace = 0;
+    if is_deleting {
+        // The end of a grace period can only be brought forward.
+        let present = object::grace(old).unwrap_or_default();
+        if present > 0 {
+            let Some(asked) = options.grace.map(|asked| if asked < 0 { 1 } else { asked }) else {
+                return Some(new);
+            };
+            if asked >= present {
+                return Some(new);
+            }
+            shorten(&mut new, present, asked, now);
+            grace = object::grace(&new).unwrap_or_default();
+        }
+    } else if let Deletion::Graceful(given) = rules.kind().deletion(old, options.grace) {
+        grace = given.max(0);
+    }
     let finalizers = options.finalizers(&object::finalizers(old));
     object::set_finalizers(&mut new, &finalizers);
-    if is_definition(exchange.resource) {
+    if is_definition(exchange.resource) && !is_deleting {
         crds::mark_terminating(&mut new, now);
     }
     if grace == 0 && !rules.kind().is_held(&new) {
         return None;
     }
-    set_deletion(&mut new, now, grace);
-    rules.kind().begin_deletion(&mut new);
-    if object::generation(old) > 0 {
-        object::set(&mut new, "generation", json!(object::generation(old) + 1));
+    if !is_deleting {
+        set_deletion(&mut new, now, grace);
+        rules.kind().begin_deletion(&mut new);
+        if object::generation(old) > 0 {
+            object::set(&mut new, "generation", json!(object::generation(old) + 1));
+        }
     }
     Some(new)
+}
+
+/// Brings the end of a grace period forward, but not before now: then a second is left, unless none was asked for.
+fn shorten(object: &mut Value, present: i64, asked: i64, now: Timestamp) {
+    let end: Timestamp = object::text(object, "deletionTimestamp").parse().unwrap_or(now);
+    let start = end.saturating_sub(SignedDuration::from_secs(present)).unwrap_or(end);
+    let wanted = start.saturating_add(SignedDuration::from_secs(asked)).unwrap_or(start);
+    let (end, grace) = if wanted < now { (now, asked.min(1)) } else { (wanted, asked) };
+    object::set(object, "deletionTimestamp", json!(object::seconds(end)));
+    object::set(object, "deletionGracePeriodSeconds", json!(grace));
 }
 
 /// The state an object is removed in: kinds with a grace period show that it has ended.
@@ -309,6 +326,23 @@ pub(super) fn delete_object(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_grace_period_can_be_shortened_but_not_into_the_past() {
+        let now: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
+        // The deletion began half a minute ago.
+        for (asked, end, grace) in [
+            (45, "2026-01-01T00:01:15Z", 45),
+            (30, "2026-01-01T00:01:00Z", 30),
+            (10, "2026-01-01T00:01:00Z", 1),
+            (0, "2026-01-01T00:01:00Z", 0),
+        ] {
+            let mut object = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:01:30Z"}});
+            shorten(&mut object, 60, asked, now);
+            let expected = json!({"deletionTimestamp": end, "deletionGracePeriodSeconds": grace});
+            assert_eq!(object["metadata"], expected, "{asked}");
+        }
+    }
 
     #[test]
     fn the_policy_decides_which_finalizers_an_object_gets() {

@@ -12,12 +12,14 @@ mod rules;
 mod subresource;
 mod update;
 mod view;
+mod warnings;
 mod watch;
 
 use crate::{
     access,
     admission::{self, Operation},
     contract::{Attributes, Context, User},
+    crd::CustomVersion,
     crds, discovery,
     error::ApiError,
     negotiate::{self, Form},
@@ -31,6 +33,7 @@ use crate::{
     table::{self, Include},
 };
 pub(crate) use internal::Internal;
+pub(crate) use rules::refresh;
 
 use bytes::Bytes;
 use hostler_base::transport::{self, Body};
@@ -66,10 +69,19 @@ impl Exchange<'_> {
     /// After a write: definitions bring resources along, and wait for the last of their objects.
     fn wrote(&self) {
         let resource = self.resource;
-        let waited_for = resource.custom.as_ref().is_some_and(|custom| custom.terminating)
-            && self.core.store.is_empty(&resource.shelf);
-        if waited_for || rules::is_definition(resource) {
+        if rules::is_definition(resource) {
             crds::sync(self.core);
+        } else if resource.custom.is_some() {
+            // The definition may have changed since this request began.
+            match self.core.registry.by_id(&resource.id) {
+                None => self.core.store.retire(&resource.shelf),
+                Some(now) if now.custom.as_ref().is_some_and(|custom| custom.terminating) => {
+                    if self.core.store.is_empty(&resource.shelf) {
+                        crds::sync(self.core);
+                    }
+                }
+                Some(_) => {}
+            }
         }
     }
 
@@ -98,7 +110,7 @@ impl Exchange<'_> {
         old: Option<&Value>,
     ) -> Result<(), ApiError> {
         let verb = match operation {
-            Operation::Create | Operation::Connect => "create",
+            Operation::Create => "create",
             Operation::Update => "update",
             Operation::Delete => "delete",
         };
@@ -230,17 +242,23 @@ async fn route(
         attributes.name = selector::selected_name(query.text("fieldSelector")).unwrap_or_default();
     }
     permit(&core, &user, &attributes)?;
-    let resource = core
-        .registry
-        .find(&target.group, &target.version, &target.resource)
-        .ok_or_else(ApiError::no_such_path)?;
+    let find = || {
+        let found = core.registry.find(&target.group, &target.version, &target.resource);
+        found.ok_or_else(ApiError::no_such_path)
+    };
+    let mut resource = find()?;
     let form = negotiate::form(&parts.headers, false)?;
     let include =
         if form == Form::Table { table::include(query.text("includeObject"))? } else { Include::None };
     check_scope(&target, &resource, verb)?;
     check_name(&target, verb)?;
     let bytes = if matches!(verb, "create" | "update" | "patch" | "delete" | "deletecollection") {
-        body::read(body).await?
+        let bytes = body::read(body).await?;
+        if resource.custom.is_some() {
+            // A definition can come and go while a body is on its way.
+            resource = find()?;
+        }
+        bytes
     } else {
         Bytes::new()
     };
@@ -253,18 +271,24 @@ async fn route(
         form,
         include,
         headers: &parts.headers,
-        warnings: RefCell::default(),
+        warnings: RefCell::new(deprecation(&resource, &target)),
     };
-    let mut response = answer(&exchange, &attributes, &bytes)?;
+    let mut response = answer(&exchange, &attributes, &bytes).unwrap_or_else(|error| refusal(&error));
     if negotiate::wants_yaml(&parts.headers) && verb != "watch" {
         response = view::as_yaml(response);
     }
-    for warning in exchange.warnings.take() {
+    for warning in warnings::limited(exchange.warnings.take()) {
         if let Ok(value) = HeaderValue::from_str(&format!("299 - {warning:?}")) {
             response.headers_mut().append(header::WARNING, value);
         }
     }
     Ok(response)
+}
+
+/// What to tell a client of a version that its definition calls deprecated.
+fn deprecation(resource: &Resource, target: &Target) -> Vec<String> {
+    let version = resource.custom.as_ref().and_then(|custom| custom.kind.version(&target.version));
+    version.and_then(CustomVersion::deprecation_warning).map(str::to_owned).into_iter().collect()
 }
 
 fn not_allowed() -> ApiError {
@@ -276,7 +300,6 @@ fn permit(core: &Core, user: &User, attributes: &Attributes) -> Result<(), ApiEr
     if decision.allowed { Ok(()) } else { Err(access::forbidden(user, attributes, &decision)) }
 }
 
-/// A namespaced resource cannot be written without a namespace, a cluster-scoped one not with it.
 /// Some verbs need a name in the path, others cannot have one.
 fn check_name(target: &Target, verb: &str) -> Result<(), ApiError> {
     let named = !target.name.is_empty();
@@ -288,6 +311,7 @@ fn check_name(target: &Target, verb: &str) -> Result<(), ApiError> {
     if fits { Ok(()) } else { Err(not_allowed()) }
 }
 
+/// A namespaced resource cannot be written without a namespace, a cluster-scoped one not with it.
 fn check_scope(target: &Target, resource: &Resource, verb: &str) -> Result<(), ApiError> {
     if !resource.namespaced && !target.namespace.is_empty() {
         return Err(ApiError::no_such_path());

@@ -7,7 +7,14 @@ use super::{
     rules::{self, FieldValidation},
     update::{self, Means, Part},
 };
-use crate::{error::ApiError, field::FieldError, go_json, negotiate, object, registry::Resource, types};
+use crate::{
+    error::ApiError,
+    field::FieldError,
+    go_json, negotiate,
+    object::{self, DEEPEST},
+    registry::Resource,
+    types,
+};
 use bytes::Bytes;
 use hostler_base::transport::Body;
 use http::{Response, StatusCode};
@@ -15,6 +22,8 @@ use json_patch::{AddOperation, PatchOperation};
 use serde_json::Value;
 
 const MOST_OPERATIONS: usize = 10_000;
+/// So many bytes a JSON patch may copy, or move to a deeper place.
+const MOST_COPIED: usize = 3 * 1024 * 1024;
 
 pub(super) fn patch(exchange: &Exchange<'_>, part: Part, bytes: &Bytes) -> Result<Response<Body>, ApiError> {
     let dry_run = exchange.query.dry_run("PatchOptions")?;
@@ -41,30 +50,21 @@ pub(super) fn patch(exchange: &Exchange<'_>, part: Part, bytes: &Bytes) -> Resul
 fn decode(
     exchange: &Exchange<'_>,
     patch: &Patch,
-    mut patched: Value,
+    patched: Value,
     validation: FieldValidation,
 ) -> Result<Value, ApiError> {
-    let before = match patch {
-        Patch::Strategic(_) => Value::Null,
-        _ => patched.clone(),
-    };
-    let result = check_type(exchange, &mut patched).and_then(|()| match patch {
-        Patch::Strategic(_) => rules::decode_merged(exchange, patched, validation),
-        _ => rules::decode(exchange, patched, &Source::default(), validation),
-    });
-    result.map_err(|error| {
-        if error.code != StatusCode::BAD_REQUEST || exchange.resource.custom.is_some() {
-            return error;
+    let read = |mut patched: Value| {
+        check_type(exchange, &mut patched)?;
+        match patch {
+            Patch::Strategic(_) => rules::decode_merged(exchange, patched, validation),
+            _ => rules::decode(exchange, patched, &Source::default(), validation),
         }
-        let mark = format!(" cannot be handled as a {}: ", exchange.resource.kind);
-        let why = error.message.split_once(&mark).map_or(error.message.as_str(), |(_, why)| why);
-        let shown = match patch {
-            Patch::Strategic(patch) => types::go_value(patch),
-            _ => before.to_string(),
-        };
-        let error = FieldError::invalid("patch", shown, why);
-        ApiError::invalid("", "", "", &[error])
-    })
+    };
+    if exchange.resource.custom.is_some() {
+        read(patched)
+    } else {
+        patch.blamed(&exchange.resource.kind, patched, read)
+    }
 }
 
 pub(super) enum Patch {
@@ -115,20 +115,52 @@ impl Patch {
         }
     }
 
+    /// Reads what this patch made of an object of a built-in kind; what does not fit is blamed on the patch.
+    pub(super) fn blamed(
+        &self,
+        kind: &str,
+        patched: Value,
+        read: impl FnOnce(Value) -> Result<Value, ApiError>,
+    ) -> Result<Value, ApiError> {
+        let shown = match self {
+            Self::Strategic(_) => Value::Null,
+            _ => patched.clone(),
+        };
+        read(patched).map_err(|error| {
+            if error.code != StatusCode::BAD_REQUEST {
+                return error;
+            }
+            let mark = format!(" cannot be handled as a {kind}: ");
+            let why = error.message.split_once(&mark).map_or(error.message.as_str(), |(_, why)| why);
+            let shown = match self {
+                Self::Strategic(patch) => types::go_value(patch),
+                _ => shown.to_string(),
+            };
+            let error = FieldError::invalid("patch", shown, why);
+            ApiError::invalid("", "", "", &[error])
+        })
+    }
+
     pub(super) fn apply(&self, exchange: &Exchange<'_>, old: &Value) -> Result<Value, ApiError> {
-        let mut new = old.clone();
         match self {
-            Self::Json(patch) => apply_json(&mut new, patch)?,
-            Self::Merge(patch) => json_patch::merge(&mut new, patch),
+            Self::Json(patch) => {
+                let mut new = old.clone();
+                apply_json(&mut new, patch)?;
+                Ok(new)
+            }
+            Self::Merge(patch) => {
+                let mut new = old.clone();
+                json_patch::merge(&mut new, patch);
+                Ok(new)
+            }
             Self::Strategic(patch) => {
                 let api_version = old["apiVersion"].as_str().unwrap_or_default();
                 let kind = old["kind"].as_str().unwrap_or(&exchange.resource.kind);
                 let ty = types::kind(api_version, kind)
                     .ok_or_else(|| ApiError::internal(format!("the fields of {kind} are not known")))?;
-                new = types::strategic_merge(ty, old, patch)?;
+                types::strategic_merge(ty, old, patch)
             }
         }
-        Ok(new)
     }
 }
 
@@ -169,7 +201,9 @@ fn rejected() -> ApiError {
 
 /// Applies the operations one by one; like a real server's, `replace` also sets a field that is not there.
 fn apply_json(new: &mut Value, patch: &json_patch::Patch) -> Result<(), ApiError> {
+    let mut copied = 0;
     for operation in &patch.0 {
+        bound(new, operation, &mut copied)?;
         let operation = match operation {
             // What is not there is as good as null.
             PatchOperation::Test(test)
@@ -185,6 +219,26 @@ fn apply_json(new: &mut Value, patch: &json_patch::Patch) -> Result<(), ApiError
         json_patch::patch(new, &[operation]).map_err(|_| rejected())?;
     }
     Ok(())
+}
+
+/// A few operations that copy or move into each other's results could make an object of any size and depth.
+fn bound(object: &Value, operation: &PatchOperation, copied: &mut usize) -> Result<(), ApiError> {
+    let levels = |path: &str| path.matches('/').count();
+    let (path, value, is_new) = match operation {
+        PatchOperation::Add(add) => (&add.path, Some(&add.value), false),
+        PatchOperation::Replace(replace) => (&replace.path, Some(&replace.value), false),
+        PatchOperation::Copy(copy) => (&copy.path, object.pointer(copy.from.as_str()), true),
+        PatchOperation::Move(way) if levels(way.path.as_str()) > levels(way.from.as_str()) => {
+            (&way.path, object.pointer(way.from.as_str()), true)
+        }
+        PatchOperation::Move(_) | PatchOperation::Remove(_) | PatchOperation::Test(_) => return Ok(()),
+    };
+    let Some(value) = value else { return Ok(()) };
+    if is_new {
+        *copied += value.to_string().len();
+    }
+    let deep = object::is_deeper(value, DEEPEST.saturating_sub(levels(path.as_str())));
+    if deep || *copied > MOST_COPIED { Err(rejected()) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -209,5 +263,43 @@ mod tests {
             patch(json!([{"op": "add", "path": "/list/-", "value": 2}])).unwrap()["list"],
             json!([1, 2])
         );
+    }
+
+    #[test]
+    fn a_json_patch_cannot_make_an_object_of_any_size() {
+        let copies = |from: &dyn Fn(usize) -> (String, String), count| -> Vec<Value> {
+            (1..=count)
+                .map(|step| {
+                    let (from, path) = from(step);
+                    json!({"op": "copy", "from": from, "path": path})
+                })
+                .collect()
+        };
+        let doubling = |step: usize| ("/data".to_owned(), format!("/data/x{step}"));
+        let deepening = |step: usize| ("/data".to_owned(), format!("/data{}", "/a".repeat(1 << (step - 1))));
+        let moves = |count: usize| -> Vec<Value> {
+            let round = [
+                json!({"op": "add", "path": "/b", "value": {}}),
+                json!({"op": "move", "from": "/data", "path": "/b/a"}),
+                json!({"op": "move", "from": "/b", "path": "/data"}),
+            ];
+            round.into_iter().cycle().take(count).collect()
+        };
+        let deep_value = (0..DEEPEST).fold(json!({}), |inside, _| json!({ "a": inside }));
+        for (operations, fits) in [
+            (copies(&doubling, 5), true),
+            (copies(&doubling, 40), false),
+            (copies(&deepening, 5), true),
+            (copies(&deepening, 12), false),
+            (moves(30), true),
+            (moves(900), false),
+            (vec![json!({"op": "add", "path": "/data/b", "value": deep_value})], false),
+        ] {
+            let mut object = json!({"data": {"a": {}}, "b": {}});
+            let patch = serde_json::from_value(Value::Array(operations)).unwrap();
+            let result = apply_json(&mut object, &patch);
+            assert_eq!(result.map_err(|error| error.code.as_u16()), if fits { Ok(()) } else { Err(422) });
+            assert!(!object::is_deeper(&object, DEEPEST));
+        }
     }
 }

@@ -234,12 +234,11 @@ pub(super) fn render(exchange: &Exchange<'_>, items: &[&Arc<Stored>], metadata: 
     match exchange.form {
         Form::Table => {
             let now = exchange.core.clock.now();
-            let table =
-                table::table(resource, version, trees().collect(), exchange.include, metadata, true, now);
+            let table = table::table(resource, version, trees(), exchange.include, metadata, true, now);
             json_answer(StatusCode::OK, &table)
         }
         Form::Partial => {
-            let items: Vec<Value> = trees().map(|tree| table::partial(&tree)).collect();
+            let items: Vec<Value> = trees().map(table::partial).collect();
             let list = json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
                 "metadata": metadata, "items": items,
@@ -257,7 +256,7 @@ fn join(exchange: &Exchange<'_>, items: &[&Arc<Stored>], metadata: &Value) -> Li
     let (kind, api_version) = (json!(resource.list_kind), json!(exchange.target.api_version()));
     let head = format!("{{\"kind\":{kind},\"apiVersion\":{api_version},\"metadata\":{metadata},\"items\":");
     // Items of built-in lists do not repeat what the list says of all of them.
-    let own_type = format!("{{\"kind\":{},\"apiVersion\":{api_version},", json!(resource.kind));
+    let own_type = view::own_type(resource, version);
     let own_type = resource.custom.is_none().then_some(own_type.as_bytes());
     let items = items.iter().map(|item| Item::new(&view::bytes(resource, version, item), own_type)).collect();
     ListBody::new(head.into(), items)

@@ -1,14 +1,16 @@
 //! What the kind of an object asks for: one view on built-in kinds, which have code of their own, and custom
 //! kinds, which have a schema.
 
-use super::{Exchange, body::Source};
+use super::{Exchange, body::Source, create::check_built_in_type};
 use crate::{
-    contract::{Context, Deletion, Kind, keep},
+    contract::{Context, Kind, keep, same_besides},
     crd::{self, CustomVersion},
     error::ApiError,
     field::{Fault, FieldError},
-    kinds, object,
+    kinds,
+    object::{self, DEEPEST},
     registry::Resource,
+    server::Core,
     types::{
         self, Decoded, TypeRef,
         managed_fields::{self, Shape, Writer},
@@ -35,17 +37,7 @@ impl Kind for CustomRules<'_> {
     }
 
     fn moves_generation(&self, new: &Value, old: &Value) -> bool {
-        let rest = |object: &Value| {
-            let mut rest = object.as_object().cloned().unwrap_or_default();
-            for field in ["apiVersion", "kind", "metadata"] {
-                rest.remove(field);
-            }
-            if self.0.has_status() {
-                rest.remove("status");
-            }
-            rest
-        };
-        rest(new) != rest(old)
+        !same_besides(new, old, if self.0.has_status() { &["status"] } else { &[] })
     }
 }
 
@@ -64,7 +56,7 @@ impl Kind for Definitions {
         Ok(())
     }
 
-    fn prepare_update(&self, new: &mut Value, old: &Value, _context: &Context<'_>) {
+    fn prepare_update(&self, new: &mut Value, old: &Value, _context: &Context<'_>) -> Result<(), ApiError> {
         keep(new, old, "status");
         let stored = stored_versions(new);
         if let (Some(known), Some(stored)) =
@@ -72,14 +64,11 @@ impl Kind for Definitions {
         {
             known.extend(stored.iter().filter(|name| !known.contains(name)).cloned().collect::<Vec<_>>());
         }
+        Ok(())
     }
 
     fn validate(&self, object: &Value) -> Vec<FieldError> {
         crd::validate_crd(object, None)
-    }
-
-    fn deletion(&self, _object: &Value, _requested: Option<i64>) -> Deletion {
-        Deletion::Now
     }
 }
 
@@ -138,7 +127,7 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// What a status update of a definition or a custom resource may change.
+    /// What a status update may change.
     pub(super) fn prepare_status(&self, new: &mut Value, old: &Value, context: &Context<'_>) {
         if self.custom.is_some() {
             let status = new.get("status").cloned();
@@ -221,6 +210,11 @@ fn decode_with(
     validation: FieldValidation,
 ) -> Result<Value, ApiError> {
     let (resource, target) = (exchange.resource, exchange.target);
+    if object::is_deeper(&value, DEEPEST) {
+        return Err(ApiError::bad_request(format!(
+            "the object is nested too deep: {DEEPEST} levels are read"
+        )));
+    }
     let (object, unknown) = if let Some(custom) = &resource.custom {
         let Some(version) = custom.kind.version(&target.version) else {
             return Err(ApiError::no_such_path());
@@ -235,17 +229,47 @@ fn decode_with(
     if validation == FieldValidation::Ignore || (unknown.is_empty() && source.is_clean()) {
         return Ok(object);
     }
-    let complaints = source.complaints(unknown);
-    if validation == FieldValidation::Strict {
-        let kind = &resource.kind;
-        return Err(ApiError::bad_request(format!(
-            "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
-            target.version,
-            complaints.join(", ")
-        )));
-    }
-    exchange.warnings.borrow_mut().extend(complaints);
+    complain(exchange, &resource.kind, &target.version, source.complaints(unknown), validation)?;
     Ok(object)
+}
+
+/// Refuses for what is wrong with the text of an object, or warns of it.
+fn complain(
+    exchange: &Exchange<'_>,
+    kind: &str,
+    version: &str,
+    complaints: Vec<String>,
+    validation: FieldValidation,
+) -> Result<(), ApiError> {
+    match validation {
+        FieldValidation::Ignore => {}
+        FieldValidation::Warn => exchange.warnings.borrow_mut().extend(complaints),
+        FieldValidation::Strict if complaints.is_empty() => {}
+        FieldValidation::Strict => {
+            return Err(ApiError::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {}",
+                complaints.join(", ")
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Reads what belongs to another kind than the request's resource: the body of a subresource.
+pub(super) fn decode_as(
+    exchange: &Exchange<'_>,
+    (api_version, kind): (&str, &str),
+    mut value: Value,
+    source: &Source,
+    validation: FieldValidation,
+) -> Result<Value, ApiError> {
+    check_built_in_type(&mut value, api_version, kind)?;
+    let ty = types::kind(api_version, kind)
+        .ok_or_else(|| ApiError::internal(format!("the fields of {kind} are not known")))?;
+    let decoded = types::decode(ty, value)?;
+    let complaints = source.complaints(decoded.unknown);
+    complain(exchange, kind, api_version.rsplit('/').next().unwrap_or_default(), complaints, validation)?;
+    Ok(decoded.object)
 }
 
 fn decode_custom(version: &CustomVersion, mut value: Value) -> Result<(Value, Vec<String>), ApiError> {
@@ -367,25 +391,47 @@ pub(super) fn check_selectable(resource: &Resource, version: &str, field: &str) 
     }))
 }
 
-/// The values of an object's selectable fields, for the store. `object` is in the kept version.
+/// Makes the kept objects of a custom kind what its changed definition says: a real server prunes and defaults them
+/// whenever it reads them, and selects by fields that were not selectable when they were written.
+pub(crate) fn refresh(core: &Core, resource: &Resource) {
+    let Some(custom) = &resource.custom else { return };
+    let Some(version) = custom.kind.version(&resource.storage_version) else { return };
+    core.store.refresh(&resource.shelf, |stored| {
+        let mut object = stored.as_written();
+        custom.kind.convert(&mut object, &resource.storage_version);
+        version.prune(&mut object);
+        version.default(&mut object);
+        stored.seen_as(object::encode(&object, None), boxed(field_values(resource, &object)))
+    });
+}
+
+/// Selectable fields and their values, as the store has them.
+pub(super) fn boxed(fields: Vec<(Cow<'static, str>, String)>) -> Box<[(Cow<'static, str>, Box<str>)]> {
+    fields.into_iter().map(|(name, value)| (name, value.into_boxed_str())).collect()
+}
+
+/// The values of an object's selectable fields, for the store. `object` is in the kept version; the fields are
+/// those of all versions.
 pub(super) fn field_values(resource: &Resource, object: &Value) -> Vec<(Cow<'static, str>, String)> {
-    let names = match &resource.custom {
-        Some(_) => selectable(resource, &resource.storage_version),
-        None => {
-            let own = kinds::selectable_fields(&resource.shelf.group, &resource.shelf.resource);
-            own.iter().copied().map(Cow::Borrowed).collect()
+    let mut fields: Vec<(Cow<'static, str>, String)> = Vec::new();
+    let mut put = |name: Cow<'static, str>, value: Option<String>| {
+        if let Some(text) = value.filter(|text| !text.is_empty())
+            && !name.starts_with("metadata.")
+            && !fields.iter().any(|(known, _)| *known == name)
+        {
+            fields.push((name, text));
         }
     };
-    let value = |name: &str| match &resource.custom {
-        Some(custom) => custom
-            .kind
-            .version(&resource.storage_version)
-            .and_then(|version| version.selectable_value(object, name)),
-        None => kinds::field(object, name),
-    };
-    let pairs = names.into_iter().filter(|name| !name.starts_with("metadata.")).filter_map(|name| {
-        let text = value(&name)?;
-        (!text.is_empty()).then_some((name, text))
-    });
-    pairs.collect()
+    if let Some(custom) = &resource.custom {
+        for version in custom.kind.versions() {
+            for name in version.selectable_fields() {
+                put(Cow::Owned(name.clone()), version.selectable_value(object, name));
+            }
+        }
+    } else {
+        for name in kinds::selectable_fields(&resource.shelf.group, &resource.shelf.resource) {
+            put(Cow::Borrowed(name), kinds::field(object, name));
+        }
+    }
+    fields
 }

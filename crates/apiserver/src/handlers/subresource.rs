@@ -1,11 +1,13 @@
 //! Subresources, and the resources that only answer.
 
 use super::{
-    Exchange, body,
+    Exchange,
+    body::{self, Source},
     delete::{self, DeleteOptions},
     json_answer,
     patch::{self, Patch},
     read,
+    rules::{self, FieldValidation},
     update::{self, Means, Part},
     view,
 };
@@ -34,9 +36,13 @@ pub(super) fn answer(exchange: &Exchange<'_>, verb: &str, bytes: &Bytes) -> Resu
         ("scale", "get") => scale_answer(exchange, &view_tree(exchange)?),
         ("scale", _) => scale(exchange, verb, bytes),
         ("binding", _) => {
-            let mut binding = body::decode(exchange.headers, "Binding", bytes)?;
+            let dry_run = exchange.query.dry_run("CreateOptions")?;
+            let mut binding = read_as(exchange, ("v1", "Binding"), "CreateOptions", bytes)?;
+            if object::name(&binding) != exchange.target.name {
+                return Err(ApiError::bad_request("name in URL does not match name in Binding object"));
+            }
             exchange.admit_named(Operation::Create, &exchange.target.name, Some(&mut binding), None)?;
-            bind(exchange, &binding, exchange.query.dry_run("CreateOptions")?)
+            bind(exchange, &binding, dry_run)
         }
         ("eviction", _) => evict(exchange, bytes),
         ("token", _) => token(exchange, bytes),
@@ -45,6 +51,18 @@ pub(super) fn answer(exchange: &Exchange<'_>, verb: &str, bytes: &Bytes) -> Resu
         (_, "patch") => patch::patch(exchange, part(name), bytes),
         _ => Err(super::not_allowed()),
     }
+}
+
+/// Reads a body that is to be of this kind, with the words of a real server where it is not.
+fn read_as(
+    exchange: &Exchange<'_>,
+    kind: (&str, &str),
+    options: &str,
+    bytes: &Bytes,
+) -> Result<Value, ApiError> {
+    let validation = FieldValidation::read(exchange, options)?;
+    let (value, source) = body::decode_strictly(exchange.headers, kind.1, bytes)?;
+    rules::decode_as(exchange, kind, value, &source, validation)
 }
 
 fn part(name: &str) -> Part {
@@ -81,23 +99,20 @@ fn scale_of(exchange: &Exchange<'_>, object: &Value) -> Result<Value, ApiError> 
     kinds::scale_of(resource.group(), resource.name(), object).ok_or_else(ApiError::no_such_path)
 }
 
+const SCALE: (&str, &str) = ("autoscaling/v1", "Scale");
+
 fn scale_answer(exchange: &Exchange<'_>, object: &Value) -> Result<Response<Body>, ApiError> {
     Ok(json_answer(StatusCode::OK, &scale_of(exchange, object)?))
 }
 
 fn set_scale(exchange: &Exchange<'_>, object: &mut Value, scale: &Value) -> Result<(), ApiError> {
     let resource = exchange.resource;
-    let (name, given) = (&exchange.target.name, object::name(scale));
-    if !given.is_empty() && given != name {
-        return Err(ApiError::bad_request(format!(
-            "the name of the object ({given}) does not match the name on the URL ({name})"
-        )));
-    }
+    update::same_name(exchange, scale)?;
     let replicas = scale["spec"]["replicas"].as_i64().unwrap_or_default();
     if replicas < 0 {
         let why = "must be greater than or equal to 0";
         let error = FieldError::invalid("spec.replicas", replicas, why);
-        return Err(ApiError::invalid("autoscaling", "Scale", name, &[error]));
+        return Err(ApiError::invalid("autoscaling", "Scale", &exchange.target.name, &[error]));
     }
     if let Some(custom) = &resource.custom {
         let version = custom.kind.version(&exchange.target.version);
@@ -112,7 +127,7 @@ fn set_scale(exchange: &Exchange<'_>, object: &mut Value, scale: &Value) -> Resu
 fn scale(exchange: &Exchange<'_>, verb: &str, bytes: &Bytes) -> Result<Response<Body>, ApiError> {
     let stored = if verb == "update" {
         let dry_run = exchange.query.dry_run("UpdateOptions")?;
-        let wanted = body::decode(exchange.headers, "Scale", bytes)?;
+        let wanted = read_as(exchange, SCALE, "UpdateOptions", bytes)?;
         update::change(exchange, Part::Main, dry_run, Means::Patch, |old| {
             let mut new = old.clone();
             set_scale(exchange, &mut new, &wanted)?;
@@ -120,9 +135,13 @@ fn scale(exchange: &Exchange<'_>, verb: &str, bytes: &Bytes) -> Result<Response<
         })?
     } else {
         let dry_run = exchange.query.dry_run("PatchOptions")?;
+        let validation = FieldValidation::read(exchange, "PatchOptions")?;
         let patch = Patch::read(exchange.resource, exchange.headers, bytes)?;
         update::change(exchange, Part::Main, dry_run, Means::Patch, |old| {
-            let mut wanted = patch.apply(exchange, &scale_of(exchange, old)?)?;
+            let patched = patch.apply(exchange, &scale_of(exchange, old)?)?;
+            let mut wanted = patch.blamed(SCALE.1, patched, |patched| {
+                rules::decode_as(exchange, SCALE, patched, &Source::default(), validation)
+            })?;
             if !patch.names_version() {
                 object::set(&mut wanted, "resourceVersion", Value::Null);
             }
@@ -151,11 +170,16 @@ fn bind(exchange: &Exchange<'_>, binding: &Value, dry_run: bool) -> Result<Respo
 
 /// Deletes a pod as far as its disruption budget allows.
 fn evict(exchange: &Exchange<'_>, bytes: &Bytes) -> Result<Response<Body>, ApiError> {
-    let eviction = body::decode(exchange.headers, "Eviction", bytes)?;
     let dry_run = exchange.query.dry_run("CreateOptions")?;
+    let validation = FieldValidation::read(exchange, "CreateOptions")?;
+    let (mut eviction, source) = body::decode_strictly(exchange.headers, "Eviction", bytes)?;
+    if eviction["apiVersion"] == "policy/v1beta1" {
+        // The older version, which clients may still send, is the same.
+        eviction["apiVersion"] = json!("policy/v1");
+    }
+    let eviction = rules::decode_as(exchange, ("policy/v1", "Eviction"), eviction, &source, validation)?;
     let name = &exchange.target.name;
-    let given = object::name(&eviction);
-    if !given.is_empty() && given != name {
+    if object::name(&eviction) != name {
         return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
     }
     let budgets_id = GroupResource::new("policy", "poddisruptionbudgets");
@@ -201,7 +225,8 @@ fn created() -> Response<Body> {
 
 /// Gives out a token for a service account.
 fn token(exchange: &Exchange<'_>, bytes: &Bytes) -> Result<Response<Body>, ApiError> {
-    let mut request = body::decode(exchange.headers, "TokenRequest", bytes)?;
+    let mut request =
+        read_as(exchange, ("authentication.k8s.io/v1", "TokenRequest"), "CreateOptions", bytes)?;
     let account = view_tree(exchange)?;
     service_account::issue(exchange.core, &account, &mut request)?;
     Ok(json_answer(StatusCode::CREATED, &request))
@@ -214,6 +239,7 @@ pub(super) fn answer_only(
     dry_run: bool,
 ) -> Result<Response<Body>, ApiError> {
     if exchange.resource.name() == "bindings" {
+        exchange.admit(Operation::Create, Some(&mut object), None)?;
         let pods = exchange.core.registry.find("", "v1", "pods").ok_or_else(ApiError::no_such_path)?;
         let mut target = exchange.target.clone();
         "pods".clone_into(&mut target.resource);
@@ -225,11 +251,15 @@ pub(super) fn answer_only(
         object::set(&mut object, "namespace", json!(exchange.target.namespace));
     }
     if exchange.resource.name() == "tokenreviews" {
-        object["status"] = match exchange.core.user_of(object["spec"]["token"].as_str().unwrap_or_default()) {
-            Some(user) => json!({
-                "authenticated": true, "user": {"username": user.name, "uid": user.uid, "groups": user.groups},
+        let asked = object["spec"]["audiences"].as_array().into_iter().flatten();
+        let asked: Vec<&str> = asked.filter_map(Value::as_str).collect();
+        let token = object["spec"]["token"].as_str().unwrap_or_default();
+        object["status"] = match exchange.core.user_for(token, &asked) {
+            Ok((user, audiences)) => json!({
+                "authenticated": true, "audiences": audiences,
+                "user": {"username": user.name, "uid": user.uid, "groups": user.groups},
             }),
-            None => json!({"user": {}, "error": "invalid bearer token"}),
+            Err(why) => json!({"user": {}, "error": why}),
         };
         return Ok(json_answer(StatusCode::CREATED, &object));
     }

@@ -59,8 +59,19 @@ pub(super) fn update(exchange: &Exchange<'_>, part: Part, bytes: &Bytes) -> Resu
         let stored = create_object(exchange, new, dry_run)?;
         return Ok(exchange.object(StatusCode::CREATED, &stored));
     }
-    let stored = change(exchange, part, dry_run, Means::Put, |_| Ok(new.clone()))?;
+    let stored = change(exchange, part, dry_run, Means::Put, wanted(new))?;
     Ok(exchange.object(StatusCode::OK, &stored))
+}
+
+/// Gives an object as long as it is asked for, and the object itself if that is only once: a write that names a
+/// version is not tried again.
+fn wanted(new: Value) -> impl FnMut(&Value) -> Result<Value, ApiError> {
+    let names_version = !object::text(&new, "resourceVersion").is_empty();
+    let mut left = Some(new);
+    move |_| {
+        let taken = if names_version { left.take() } else { left.clone() };
+        taken.ok_or_else(|| ApiError::internal("a write that names a version was tried again"))
+    }
 }
 
 /// The name in the body has to be the one in the path.
@@ -85,7 +96,7 @@ pub(super) fn change(
     part: Part,
     dry_run: bool,
     means: Means,
-    make: impl Fn(&Value) -> Result<Value, ApiError>,
+    mut make: impl FnMut(&Value) -> Result<Value, ApiError>,
 ) -> Result<Arc<Stored>, ApiError> {
     let resource = exchange.resource;
     for _ in 0..ATTEMPTS {
@@ -193,27 +204,21 @@ fn prepare(
     exchange.admit(Operation::Update, Some(new), Some(old))?;
     let before = seen_by_rules(resource, old);
     let old_form = before.as_ref().unwrap_or(old);
-    let errors = rules::in_core_form(resource, new, |new| match part {
-        Part::Main => {
-            kind.prepare_update(new, old_form, &exchange.context());
-            let mut errors = metadata::validate_update(new, old_form);
-            errors.extend(rules.validate_update(resource, new, old_form));
-            errors
+    let errors = rules::in_core_form(resource, new, |new| -> Result<Vec<FieldError>, ApiError> {
+        let (context, subresource) = (exchange.context(), exchange.target.subresource.as_str());
+        match part {
+            Part::Main => kind.prepare_update(new, old_form, &context)?,
+            Part::Status => rules.prepare_status(new, old_form, &context),
+            Part::Other => kind.prepare_subresource_update(subresource, new, old_form, &context),
         }
-        Part::Status => {
-            rules.prepare_status(new, old_form, &exchange.context());
-            let mut errors = metadata::validate_update(new, old_form);
-            errors.extend(rules.validate_status_update(new, old_form));
-            errors
-        }
-        Part::Other => {
-            let name = exchange.target.subresource.as_str();
-            kind.prepare_subresource_update(name, new, old_form, &exchange.context());
-            let mut errors = metadata::validate_update(new, old_form);
-            errors.extend(kind.validate_subresource_update(name, new, old_form));
-            errors
-        }
-    });
+        let mut errors = metadata::validate_update(new, old_form);
+        errors.extend(match part {
+            Part::Main => rules.validate_update(resource, new, old_form),
+            Part::Status => rules.validate_status_update(new, old_form),
+            Part::Other => kind.validate_subresource_update(subresource, new, old_form),
+        });
+        Ok(errors)
+    })?;
     if !errors.is_empty() {
         return Err(ApiError::invalid(resource.group(), &resource.kind, &exchange.target.name, &errors));
     }

@@ -1,7 +1,7 @@
 //! How stored objects look in an answer: their version and form.
 
 use super::{Exchange, rules};
-use crate::{negotiate::Form, registry::Resource, store::Stored, table};
+use crate::{negotiate::Form, object, registry::Resource, store::Stored, table};
 use bytes::Bytes;
 use futures::FutureExt;
 use hostler_base::transport::{self, Body};
@@ -10,19 +10,29 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 /// Whether the stored bytes are what a client of this version sees.
-pub(super) fn as_stored(resource: &Resource, version: &str) -> bool {
-    resource.shelf == resource.id && resource.storage_version == version && !has_several_versions(resource)
+pub(super) fn as_stored(resource: &Resource, version: &str, stored: &Stored) -> bool {
+    if resource.shelf != resource.id {
+        return false;
+    }
+    let several = resource.custom.as_ref().is_some_and(|custom| custom.kind.versions().len() > 1);
+    if several {
+        // A state of the past may be in a version that was the storage version then.
+        stored.bytes.starts_with(own_type(resource, version).as_bytes())
+    } else {
+        resource.storage_version == version
+    }
 }
 
-/// Objects may still be stored in a version that was the storage version once.
-fn has_several_versions(resource: &Resource) -> bool {
-    resource.custom.as_ref().is_some_and(|custom| custom.kind.versions().len() > 1)
+/// How the bytes of an object of this version begin.
+pub(super) fn own_type(resource: &Resource, version: &str) -> String {
+    let api_version = crate::request::api_version(resource.group(), version);
+    format!("{{\"kind\":{},\"apiVersion\":{},", json!(resource.kind), json!(api_version))
 }
 
 /// The object as a tree in the version that was asked for.
 pub(super) fn tree(resource: &Resource, version: &str, stored: &Stored) -> Value {
     let mut object = stored.parse();
-    if !as_stored(resource, version) {
+    if !as_stored(resource, version, stored) {
         rules::from_storage(resource, version, &mut object);
     }
     object
@@ -30,10 +40,10 @@ pub(super) fn tree(resource: &Resource, version: &str, stored: &Stored) -> Value
 
 /// The bytes of one object in the version that was asked for.
 pub(super) fn bytes(resource: &Resource, version: &str, stored: &Stored) -> Bytes {
-    if as_stored(resource, version) {
+    if as_stored(resource, version, stored) {
         stored.bytes.clone()
     } else {
-        Bytes::from(tree(resource, version, stored).to_string())
+        object::encode(&tree(resource, version, stored), None)
     }
 }
 
@@ -41,12 +51,12 @@ pub(super) fn bytes(resource: &Resource, version: &str, stored: &Stored) -> Byte
 pub(super) fn one(exchange: &Exchange<'_>, stored: &Stored) -> Bytes {
     let (resource, version) = (exchange.resource, exchange.target.version.as_str());
     match exchange.form {
-        Form::Partial => Bytes::from(table::partial(&tree(resource, version, stored)).to_string()),
+        Form::Partial => Bytes::from(table::partial(tree(resource, version, stored)).to_string()),
         Form::Table => {
             let object = tree(resource, version, stored);
             let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
             let now = exchange.core.clock.now();
-            let table = table::table(resource, version, vec![object], exchange.include, metadata, true, now);
+            let table = table::table(resource, version, [object], exchange.include, metadata, true, now);
             Bytes::from(table.to_string())
         }
         Form::Object | Form::Discovery => bytes(resource, version, stored),

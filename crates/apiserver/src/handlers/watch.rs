@@ -22,7 +22,7 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use serde_json::{Value, json};
 use std::{collections::VecDeque, sync::Arc, time::Duration};
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 const BATCH: usize = 64;
@@ -35,6 +35,8 @@ const SHORTEST_LIFE: u64 = 1800;
 struct Watch {
     core: Arc<Core>,
     resource: Arc<Resource>,
+    /// Rings after each change of the resource.
+    bell: Arc<Notify>,
     version: String,
     namespace: String,
     selector: Selector,
@@ -108,6 +110,7 @@ fn begin(exchange: &Exchange<'_>) -> Result<Watch, ApiError> {
     let mut watch = Watch {
         core: Arc::clone(core),
         resource: Arc::clone(exchange.resource),
+        bell: core.store.bell(&exchange.resource.shelf),
         version: exchange.target.version.clone(),
         namespace: exchange.target.namespace.clone(),
         selector,
@@ -194,11 +197,11 @@ impl Watch {
                 return Some(self.bookmark(true));
             }
             let gone = self.resource.custom.as_ref().is_some_and(|custom| custom.gone.is_cancelled());
-            let bell = self.core.store.bell(&self.resource.shelf);
+            let bell = Arc::clone(&self.bell);
             let mut rung = std::pin::pin!(bell.notified());
             rung.as_mut().enable();
-            self.read();
-            if self.ready.is_empty() && !self.done {
+            let is_more = self.read();
+            if self.ready.is_empty() && !self.done && !is_more {
                 let now = Instant::now();
                 if gone || now >= self.end {
                     return None;
@@ -219,8 +222,8 @@ impl Watch {
         }
     }
 
-    /// Takes what is new in the log.
-    fn read(&mut self) {
+    /// Takes what is new in the log; whether there is more than was taken in one go.
+    fn read(&mut self) -> bool {
         match self.core.store.changes(&self.resource.shelf, self.position, BATCH, self.running) {
             Ok(batch) => {
                 self.running = true;
@@ -230,12 +233,14 @@ impl Watch {
                         self.ready.push_back(line);
                     }
                 }
+                batch.is_cut
             }
             Err(TooOld { oldest }) => {
                 let message = format!("too old resource version: {} ({oldest})", self.position);
                 let status = ApiError::expired(message).status();
                 self.ready.push_back(line("ERROR", status.to_string().as_bytes()));
                 self.done = true;
+                false
             }
         }
     }
@@ -253,7 +258,9 @@ impl Watch {
             (true, true) => ChangeKind::Modified,
             (true, false) => ChangeKind::Deleted,
         };
-        if kind == change.kind && self.form == Form::Object && view::as_stored(&self.resource, &self.version)
+        if kind == change.kind
+            && self.form == Form::Object
+            && view::as_stored(&self.resource, &self.version, &change.now)
         {
             return Some(change.line());
         }
@@ -264,7 +271,7 @@ impl Watch {
             // The last state inside the selection, with the version of the change that led out of it.
             let mut object = before.parse();
             crate::object::set(&mut object, "resourceVersion", json!(change.revision.to_string()));
-            let bytes = Bytes::from(object.to_string());
+            let bytes = crate::object::encode(&object, None);
             let (labels, fields) = (before.labels.clone(), before.fields.clone());
             let last = Stored::new(Arc::clone(&before.key), change.revision, bytes, labels, fields);
             return Some(self.encode(kind, &last));
@@ -278,18 +285,18 @@ impl Watch {
                 line(kind.name(), &view::bytes(&self.resource, &self.version, stored))
             }
             Form::Partial => {
-                let partial = table::partial(&view::tree(&self.resource, &self.version, stored));
+                let partial = table::partial(view::tree(&self.resource, &self.version, stored));
                 line(kind.name(), partial.to_string().as_bytes())
             }
             Form::Table => {
                 let object = view::tree(&self.resource, &self.version, stored);
-                let table = self.table(vec![object], stored.revision);
+                let table = self.table(Some(object), stored.revision);
                 line(kind.name(), table.to_string().as_bytes())
             }
         }
     }
 
-    fn table(&mut self, objects: Vec<Value>, revision: u64) -> Value {
+    fn table(&mut self, objects: Option<Value>, revision: u64) -> Value {
         let with_columns = !std::mem::replace(&mut self.columns_sent, true);
         let metadata = json!({"resourceVersion": revision.to_string()});
         let now = self.core.clock.now();
@@ -304,12 +311,12 @@ impl Watch {
         let api_version = crate::request::api_version(self.resource.group(), &self.version);
         let object = match self.form {
             Form::Table => {
-                let row = json!({"cells": [], "object": table::partial(&json!({"metadata": metadata}))});
-                let mut table = self.table(Vec::new(), self.position);
+                let row = json!({"cells": [], "object": table::partial(json!({"metadata": metadata}))});
+                let mut table = self.table(None, self.position);
                 table["rows"] = json!([row]);
                 table
             }
-            Form::Partial => table::partial(&json!({"metadata": metadata})),
+            Form::Partial => table::partial(json!({"metadata": metadata})),
             _ => json!({"kind": self.resource.kind, "apiVersion": api_version, "metadata": metadata}),
         };
         line("BOOKMARK", object.to_string().as_bytes())

@@ -4,12 +4,12 @@ use super::{
     json::{at, child, fill, has, items, items_mut, number, remove, set, text},
     names,
     report::{Report, same},
-    wire_time,
 };
 use crate::{
     contract::{Context, Kind, keep},
     error::ApiError,
     field::FieldError,
+    object,
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -64,9 +64,10 @@ impl Kind for CertificateSigningRequests {
         Ok(())
     }
 
-    fn prepare_update(&self, new: &mut Value, old: &Value, _context: &Context<'_>) {
+    fn prepare_update(&self, new: &mut Value, old: &Value, _context: &Context<'_>) -> Result<(), ApiError> {
         keep(new, old, "spec");
         keep(new, old, "status");
+        Ok(())
     }
 
     fn prepare_status_update(&self, new: &mut Value, old: &Value, context: &Context<'_>) {
@@ -161,7 +162,7 @@ fn keep_conditions(new: &mut Value, old: &Value, kind: &str) {
 }
 
 fn stamp(new: &mut Value, old: &Value, context: &Context<'_>) {
-    let now = wire_time(context.clock.now());
+    let now = object::seconds(context.clock.now());
     let Some(status) = new.get_mut("status") else { return };
     for condition in items_mut(status, "conditions") {
         fill(condition, "lastUpdateTime", now.clone());

@@ -4,13 +4,14 @@ use super::{
     json::{at, child, entries, fill, has, items, number, remove, set, text},
     pod_life::set_condition,
     report::Report,
-    selector, wire_time,
+    selector,
     workload_rules::{at_most_all, int_or_percent},
 };
 use crate::{
     contract::{Context, Kind},
     error::{ApiError, Cause},
     field::FieldError,
+    object,
 };
 use http::StatusCode;
 use jiff::Timestamp;
@@ -186,7 +187,7 @@ fn use_up(budget: &Value, pod: &str, now: Timestamp) -> Result<Value, ApiError> 
             no_more_disruptions(status, number(budget, &["metadata", "generation"]), now);
         }
         if let Some(disrupted) = child(status, "disruptedPods") {
-            set(disrupted, pod, wire_time(now));
+            set(disrupted, pod, object::seconds(now));
         }
     }
     Ok(used)

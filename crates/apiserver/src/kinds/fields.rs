@@ -26,7 +26,6 @@ pub fn selectable_fields(group: &str, resource: &str) -> &'static [&'static str]
         ("", "namespaces") => &["metadata.name", "status.phase"],
         ("", "secrets") => &["metadata.name", "metadata.namespace", "type"],
         ("", "services") => &["metadata.name", "metadata.namespace", "spec.clusterIP", "spec.type"],
-        ("", "replicationcontrollers") => &["metadata.name", "metadata.namespace", "status.replicas"],
         ("", "events") => &[
             "metadata.name",
             "metadata.namespace",
@@ -58,10 +57,9 @@ pub fn selectable_fields(group: &str, resource: &str) -> &'static [&'static str]
         ],
         ("batch", "jobs") => &["metadata.name", "metadata.namespace", "status.successful"],
         ("certificates.k8s.io", "certificatesigningrequests") => &["metadata.name", "spec.signerName"],
-        ("", "persistentvolumes" | "componentstatuses")
+        ("", "persistentvolumes")
         | ("storage.k8s.io", "storageclasses" | "volumeattachments" | "csinodes" | "csidrivers")
         | ("scheduling.k8s.io", "priorityclasses")
-        | ("node.k8s.io", "runtimeclasses")
         | ("rbac.authorization.k8s.io", "clusterroles" | "clusterrolebindings") => CLUSTERED,
         _ => NAMESPACED,
     }

@@ -37,16 +37,14 @@ mod workload_rules;
 mod workloads;
 
 pub(crate) use quantity::Quantity;
-pub(crate) use report::same;
 
-pub use disruption::{Eviction, evict, still_processed};
+pub use disruption::{evict, still_processed};
 pub use event::{to_core_v1, to_events_v1};
 pub use fields::{field, selectable_fields};
 pub use pod_life::bind;
 pub use scale::{scale_of, set_scale};
 
 use crate::contract::Kind;
-use jiff::Timestamp;
 
 /// What is special about this resource; nothing is about those not known here.
 pub fn kind(group: &str, resource: &str) -> &'static dyn Kind {
@@ -63,11 +61,6 @@ pub fn kind(group: &str, resource: &str) -> &'static dyn Kind {
         "batch" => match resource {
             "cronjobs" => &jobs::CronJobs,
             "jobs" => &jobs::Jobs,
-            _ => &plain::Plain,
-        },
-        "networking.k8s.io" => match resource {
-            "ingresses" => &plain::Ingresses,
-            "networkpolicies" => &plain::NetworkPolicies,
             _ => &plain::Plain,
         },
         "rbac.authorization.k8s.io" => match resource {
@@ -90,7 +83,6 @@ pub fn kind(group: &str, resource: &str) -> &'static dyn Kind {
             ("coordination.k8s.io", "leases") => &plain::Leases,
             ("discovery.k8s.io", "endpointslices") => &plain::EndpointSlices,
             ("events.k8s.io", "events") => &event::Events { strict: true },
-            ("node.k8s.io", "runtimeclasses") => &plain::RuntimeClasses,
             ("policy", "poddisruptionbudgets") => &disruption::PodDisruptionBudgets,
             ("scheduling.k8s.io", "priorityclasses") => &plain::PriorityClasses,
             _ => &plain::Plain,
@@ -103,22 +95,14 @@ fn core_kind(resource: &str) -> &'static dyn Kind {
         "configmaps" => &config::ConfigMaps,
         "endpoints" => &plain::Endpoints,
         "events" => &event::Events { strict: false },
-        "limitranges" => &plain::LimitRanges,
         "namespaces" => &namespace::Namespaces,
         "nodes" => &node::Nodes,
         "persistentvolumeclaims" => &storage::PersistentVolumeClaims,
         "persistentvolumes" => &storage::PersistentVolumes,
         "pods" => &pod_life::Pods,
-        "podtemplates" | "serviceaccounts" => &plain::Data,
-        "replicationcontrollers" => &workloads::ReplicationControllers,
-        "resourcequotas" => &plain::ResourceQuotas,
+        "serviceaccounts" => &plain::Data,
         "secrets" => &config::Secrets,
         "services" => &service::Services,
         _ => &plain::Plain,
     }
-}
-
-/// A time as Kubernetes writes it: in UTC, to the second.
-pub(crate) fn wire_time(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

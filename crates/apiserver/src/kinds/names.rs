@@ -60,10 +60,23 @@ pub(crate) fn label(text: &str) -> Vec<String> {
 
 pub(crate) fn subdomain(text: &str) -> Vec<String> {
     let mut errors = too_long(text, 253);
-    if !is_subdomain(text) {
-        let words = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
-                     and must start and end with an alphanumeric character";
-        errors.push(pattern_error(words, SUBDOMAIN, &["example.com"]));
+    errors.extend(subdomain_shape(text));
+    errors
+}
+
+fn subdomain_shape(text: &str) -> Option<String> {
+    let words = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
+                 and must start and end with an alphanumeric character";
+    (!is_subdomain(text)).then(|| pattern_error(words, SUBDOMAIN, &["example.com"]))
+}
+
+/// A DNS-1035 label: one that starts with a letter.
+pub(crate) fn label_1035(text: &str) -> Vec<String> {
+    let mut errors = too_long(text, 63);
+    if !is_label(text) || text.starts_with(|first: char| first.is_ascii_digit()) {
+        let words = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
+                     alphabetic character, and end with an alphanumeric character";
+        errors.push(pattern_error(words, "[a-z]([-a-z0-9]*[a-z0-9])?", &["my-name", "abc-123"]));
     }
     errors
 }
@@ -90,7 +103,10 @@ pub(crate) fn qualified_name(text: &str) -> Vec<String> {
             if prefix.is_empty() {
                 errors.push("prefix part must be non-empty".to_owned());
             } else {
-                errors.extend(subdomain(prefix).into_iter().map(|error| format!("prefix part {error}")));
+                if prefix.len() > 253 {
+                    errors.push("prefix part must be no more than 253 bytes".to_owned());
+                }
+                errors.extend(subdomain_shape(prefix).map(|error| format!("prefix part {error}")));
             }
             name
         }

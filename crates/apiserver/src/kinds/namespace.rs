@@ -35,9 +35,10 @@ impl Kind for Namespaces {
         Ok(())
     }
 
-    fn prepare_update(&self, new: &mut Value, old: &Value, _context: &Context<'_>) {
+    fn prepare_update(&self, new: &mut Value, old: &Value, _context: &Context<'_>) -> Result<(), ApiError> {
         keep(new, old, "spec");
         keep(new, old, "status");
+        Ok(())
     }
 
     fn validate(&self, namespace: &Value) -> Vec<FieldError> {

@@ -1,18 +1,13 @@
 //! Kinds about which there is little to say.
 
 use super::{
-    json::{at, child, fill, fill_text, flag, has, items, items_mut, number, remove, set, text},
+    json::{at, child, fill, fill_text, flag, items, items_mut, number, remove, text},
     names,
     pod_validation::ip_address,
     report::Report,
-    scheduling_validation,
 };
-use crate::{
-    contract::{Context, Kind},
-    error::ApiError,
-    field::FieldError,
-};
-use serde_json::{Value, json};
+use crate::{contract::Kind, field::FieldError};
+use serde_json::Value;
 
 /// An object with spec and status about which nothing more is known.
 pub(crate) struct Plain;
@@ -126,38 +121,6 @@ fn not_a_system_class(name: &str, value: i64, global: bool) -> Option<String> {
     }
 }
 
-pub(crate) struct RuntimeClasses;
-
-impl Kind for RuntimeClasses {
-    fn validate(&self, class: &Value) -> Vec<FieldError> {
-        let mut report = Report::default();
-        let handler = text(class, &["handler"]);
-        if handler.is_empty() {
-            report.required("handler", "");
-        } else {
-            report.wrong("handler", handler, names::label(handler));
-        }
-        report.labels(class, &["scheduling", "nodeSelector"], "scheduling.nodeSelector");
-        let tolerations = items(class, &["scheduling", "tolerations"]);
-        scheduling_validation::tolerations(tolerations, format_args!("scheduling.tolerations"), &mut report);
-        report.errors
-    }
-
-    fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
-        let mut report = Report::default();
-        report.immutable(new, old, &["handler"], "handler");
-        report.errors
-    }
-
-    fn has_status(&self) -> bool {
-        false
-    }
-
-    fn has_generation(&self) -> bool {
-        false
-    }
-}
-
 pub(crate) struct Endpoints;
 
 impl Kind for Endpoints {
@@ -246,123 +209,5 @@ impl Kind for EndpointSlices {
 
     fn has_status(&self) -> bool {
         false
-    }
-}
-
-pub(crate) struct LimitRanges;
-
-impl Kind for LimitRanges {
-    fn default(&self, range: &mut Value) {
-        let Some(spec) = child(range, "spec") else { return };
-        for item in items_mut(spec, "limits") {
-            if text(item, &["type"]) != "Container" {
-                continue;
-            }
-            // A limit that is not given is the maximum, a request that is not given the limit or the minimum.
-            for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")] {
-                let amounts = at(item, &[from]).clone();
-                if let Value::Object(amounts) = amounts
-                    && let Some(target) = child(item, to)
-                {
-                    for (name, amount) in amounts {
-                        fill(target, &name, amount);
-                    }
-                }
-            }
-        }
-    }
-
-    fn has_status(&self) -> bool {
-        false
-    }
-
-    fn has_generation(&self) -> bool {
-        false
-    }
-}
-
-pub(crate) struct ResourceQuotas;
-
-impl Kind for ResourceQuotas {
-    fn prepare_create(&self, quota: &mut Value, _context: &Context<'_>) -> Result<(), ApiError> {
-        child(quota, "spec");
-        set(quota, "status", json!({}));
-        Ok(())
-    }
-
-    fn has_generation(&self) -> bool {
-        false
-    }
-}
-
-pub(crate) struct NetworkPolicies;
-
-impl Kind for NetworkPolicies {
-    fn default(&self, policy: &mut Value) {
-        let Some(spec) = child(policy, "spec") else { return };
-        child(spec, "podSelector");
-        if items(spec, &["policyTypes"]).is_empty() {
-            let outbound = !items(spec, &["egress"]).is_empty();
-            let types = if outbound { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) };
-            set(spec, "policyTypes", types);
-        }
-        for rule in ["ingress", "egress"] {
-            for rule in items_mut(spec, rule) {
-                for port in items_mut(rule, "ports") {
-                    fill(port, "protocol", "TCP");
-                }
-            }
-        }
-    }
-
-    fn validate(&self, policy: &Value) -> Vec<FieldError> {
-        let mut report = Report::default();
-        report.selector(at(policy, &["spec", "podSelector"]), "spec.podSelector");
-        for (index, kind) in
-            items(policy, &["spec", "policyTypes"]).iter().filter_map(Value::as_str).enumerate()
-        {
-            if !matches!(kind, "Ingress" | "Egress") {
-                report.unsupported(format!("spec.policyTypes[{index}]"), kind, &["Egress", "Ingress"]);
-            }
-        }
-        report.errors
-    }
-
-    fn has_status(&self) -> bool {
-        false
-    }
-}
-
-pub(crate) struct Ingresses;
-
-impl Kind for Ingresses {
-    fn prepare_create(&self, ingress: &mut Value, _context: &Context<'_>) -> Result<(), ApiError> {
-        child(ingress, "spec");
-        set(ingress, "status", json!({ "loadBalancer": {} }));
-        Ok(())
-    }
-
-    fn validate(&self, ingress: &Value) -> Vec<FieldError> {
-        let mut report = Report::default();
-        let spec = at(ingress, &["spec"]);
-        if items(spec, &["rules"]).is_empty() && !has(spec, &["defaultBackend"]) {
-            let why = "either `defaultBackend` or `rules` must be specified";
-            report.invalid("spec", Value::Array(Vec::new()), why);
-        }
-        for (index, rule) in items(spec, &["rules"]).iter().enumerate() {
-            for (place, path) in items(rule, &["http", "paths"]).iter().enumerate() {
-                let field = format!("spec.rules[{index}].http.paths[{place}]");
-                let kind = at(path, &["pathType"]).as_str();
-                let kinds = ["Exact", "ImplementationSpecific", "Prefix"];
-                match kind {
-                    None => report.required(format!("{field}.pathType"), "pathType must be specified"),
-                    Some(kind) if !kinds.contains(&kind) => {
-                        report.unsupported(format!("{field}.pathType"), kind, &kinds);
-                    }
-                    Some(_) => {}
-                }
-            }
-        }
-        report.errors
     }
 }

@@ -5,12 +5,12 @@ use super::{
     json::{at, child, empty, entries, fill_text, has, items, items_mut, number, remove, set, text},
     pod_defaults, pod_update, pod_validation,
     quantity::Quantity,
-    wire_time,
 };
 use crate::{
     contract::{Context, Deletion, Kind, keep},
     error::ApiError,
     field::{Fault, FieldError},
+    object,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -203,7 +203,7 @@ fn keep_observed_generations(new: &mut Value, old: &Value) {
 
 /// Puts a condition into a pod's status; its time moves only when its status changes.
 pub(crate) fn set_condition(status: &mut Value, mut condition: Value, now: Timestamp) {
-    let time = wire_time(now);
+    let time = object::seconds(now);
     set(&mut condition, "lastProbeTime", Value::Null);
     set(&mut condition, "lastTransitionTime", time);
     let Some(status) = status.as_object_mut() else { return };

@@ -144,7 +144,7 @@ impl Case<'_> {
             _ => {
                 let attributes = self.attributes();
                 admission::admit(&attributes, Operation::Update, Some(&mut new), Some(&old), context)?;
-                hooks.prepare_update(&mut new, &old, context);
+                hooks.prepare_update(&mut new, &old, context).unwrap();
                 self.complete(&mut new);
                 let mut errors = metadata::validate_update(&new, &old);
                 errors.extend(hooks.validate(&new));

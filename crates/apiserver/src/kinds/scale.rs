@@ -1,17 +1,14 @@
 //! The `scale` subresource: how many replicas a workload wants and has.
 
 use super::{
-    json::{at, child, entries, has, number, set, text},
+    json::{at, child, has, number, set, text},
     selector,
 };
 use crate::{error::ApiError, field::FieldError};
 use serde_json::{Value, json};
 
 fn is_scalable(group: &str, resource: &str) -> bool {
-    matches!(
-        (group, resource),
-        ("apps", "deployments" | "replicasets" | "statefulsets") | ("", "replicationcontrollers")
-    )
+    matches!((group, resource), ("apps", "deployments" | "replicasets" | "statefulsets"))
 }
 
 /// The object's `autoscaling/v1` Scale; `None` for what cannot be scaled.
@@ -31,23 +28,13 @@ pub fn scale_of(group: &str, resource: &str, object: &Value) -> Option<Value> {
         set(&mut spec, "replicas", wanted);
     }
     let mut status = json!({ "replicas": number(object, &["status", "replicas"]).unwrap_or_default() });
-    let chosen = selector_text(object);
+    let chosen = selector::as_text(at(object, &["spec", "selector"]));
     if !chosen.is_empty() {
         set(&mut status, "selector", chosen);
     }
     Some(json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status,
     }))
-}
-
-/// A replication controller's selector is a plain map of labels.
-fn selector_text(object: &Value) -> String {
-    let chosen = at(object, &["spec", "selector"]);
-    if entries(chosen, &[]).iter().any(|(_, value)| value.is_string()) {
-        selector::as_text(&json!({ "matchLabels": chosen }))
-    } else {
-        selector::as_text(chosen)
-    }
 }
 
 /// Takes the wanted replicas from the Scale. Its `resourceVersion` is the caller's to check.
@@ -89,9 +76,6 @@ mod tests {
         });
         assert_eq!(scale_of("apps", "deployments", &web()), Some(expected));
         assert_eq!(scale_of("apps", "daemonsets", &web()), None);
-        let controller = json!({"spec": {"selector": {"b": "2", "a": "1"}}});
-        let scale = scale_of("", "replicationcontrollers", &controller).unwrap();
-        assert_eq!(scale["status"], json!({"replicas": 0, "selector": "a=1,b=2"}));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use std::{
     collections::BTreeSet,
     net::{IpAddr, Ipv4Addr},
+    sync::Arc,
 };
 
 pub(crate) struct Services;
@@ -24,6 +25,7 @@ pub(crate) struct Services;
 const NETWORK: [u8; 2] = [10, 96];
 const FIRST_NODE_PORT: i64 = 30_000;
 const NODE_PORTS: usize = 2768;
+const LAST_NODE_PORT: i64 = 32_767;
 
 impl Kind for Services {
     fn default(&self, service: &mut Value) {
@@ -37,11 +39,10 @@ impl Kind for Services {
         allocate(service, None, context)
     }
 
-    fn prepare_update(&self, new: &mut Value, old: &Value, context: &Context<'_>) {
+    fn prepare_update(&self, new: &mut Value, old: &Value, context: &Context<'_>) -> Result<(), ApiError> {
         keep(new, old, "status");
         keep_addresses(new, old);
-        // What cannot be allocated stays missing and is found by validation.
-        let _ = allocate(new, Some(old), context);
+        allocate(new, Some(old), context)
     }
 
     fn validate(&self, service: &Value) -> Vec<FieldError> {
@@ -155,19 +156,27 @@ fn keep_addresses(new: &mut Value, old: &Value) {
 fn allocate(service: &mut Value, old: Option<&Value>, context: &Context<'_>) -> Result<(), ApiError> {
     let name = text(service, &["metadata", "name"]).to_owned();
     let own = (text(service, &["metadata", "namespace"]).to_owned(), name.clone());
-    let others: Vec<_> = context
-        .lookup
-        .list(&GroupResource::new("", "services"), "")
-        .into_iter()
-        .filter(|other| {
-            (text(other, &["metadata", "namespace"]), text(other, &["metadata", "name"]))
-                != (own.0.as_str(), own.1.as_str())
-        })
-        .collect();
     let Some(spec) = service.get_mut("spec") else { return Ok(()) };
     if text(spec, &["type"]) == "ExternalName" {
         return Ok(());
     }
+    // Who asks for nothing new need not look at what others have.
+    let before = at(old.unwrap_or(&Value::Null), &["spec"]);
+    let held = node_ports_of(before);
+    let is_settled = !text(spec, &["clusterIP"]).is_empty()
+        && text(spec, &["clusterIP"]) == text(before, &["clusterIP"])
+        && (!needs_node_ports(spec)
+            || items(spec, &["ports"]).iter().all(|port| held.contains(&node_port(port))));
+    let others: Vec<_> = if is_settled {
+        Vec::new()
+    } else {
+        let mut all = context.lookup.list(&GroupResource::new("", "services"), "");
+        all.retain(|other| {
+            (text(other, &["metadata", "namespace"]), text(other, &["metadata", "name"]))
+                != (own.0.as_str(), own.1.as_str())
+        });
+        all
+    };
     let list = items(spec, &["clusterIPs"]).first().and_then(Value::as_str).unwrap_or_default().to_owned();
     if text(spec, &["clusterIP"]).is_empty() && !list.is_empty() {
         set(spec, "clusterIP", list);
@@ -182,7 +191,7 @@ fn allocate(service: &mut Value, old: Option<&Value>, context: &Context<'_>) -> 
         set(spec, "clusterIP", address.clone());
         set(spec, "clusterIPs", json!([address]));
     } else if wanted != "None"
-        && old.is_none_or(|old| text(old, &["spec", "clusterIP"]) != wanted)
+        && text(before, &["clusterIP"]) != wanted
         && let Ok(address) = wanted.parse::<IpAddr>()
     {
         let why = if !in_network(address) {
@@ -202,8 +211,8 @@ fn allocate(service: &mut Value, old: Option<&Value>, context: &Context<'_>) -> 
         set(spec, "ipFamilies", json!(["IPv4"]));
     }
     fill_text(spec, "ipFamilyPolicy", "SingleStack");
-    node_ports(spec, &others, context);
-    Ok(())
+    allocate_node_ports(spec, &held, &others, context)
+        .map_err(|error| ApiError::invalid("", "Service", &name, &[error]))
 }
 
 fn in_network(address: IpAddr) -> bool {
@@ -225,34 +234,65 @@ fn free_address(context: &Context<'_>, taken: &BTreeSet<&str>) -> String {
         .unwrap_or_else(|| address(0))
 }
 
-fn node_ports(spec: &mut Value, others: &[std::sync::Arc<Value>], context: &Context<'_>) {
-    let needed = match text(spec, &["type"]) {
+fn needs_node_ports(spec: &Value) -> bool {
+    match text(spec, &["type"]) {
         "NodePort" => true,
         "LoadBalancer" => flag(spec, &["allocateLoadBalancerNodePorts"]),
         _ => false,
-    };
-    if !needed {
-        return;
     }
-    let mut taken: BTreeSet<i64> = others
-        .iter()
-        .flat_map(|other| items(other, &["spec", "ports"]))
-        .chain(items(spec, &["ports"]))
-        .filter_map(|port| number(port, &["nodePort"]))
-        .collect();
-    for port in items_mut(spec, "ports") {
-        if number(port, &["nodePort"]).unwrap_or_default() == 0 {
-            let start = context.chance.below(NODE_PORTS);
-            let free = (0..NODE_PORTS)
-                .filter_map(|step| i64::try_from((start + step) % NODE_PORTS).ok())
-                .map(|offset| FIRST_NODE_PORT + offset)
-                .find(|candidate| !taken.contains(candidate));
-            if let Some(free) = free {
-                taken.insert(free);
-                set(port, "nodePort", free);
-            }
+}
+
+fn node_port(port: &Value) -> i64 {
+    number(port, &["nodePort"]).unwrap_or_default()
+}
+
+fn node_ports_of(spec: &Value) -> BTreeSet<i64> {
+    items(spec, &["ports"]).iter().map(node_port).filter(|port| *port != 0).collect()
+}
+
+/// Takes the ports that are named, if they are free or were `held` before, and gives the rest any that are free.
+fn allocate_node_ports(
+    spec: &mut Value,
+    held: &BTreeSet<i64>,
+    others: &[Arc<Value>],
+    context: &Context<'_>,
+) -> Result<(), FieldError> {
+    if !needs_node_ports(spec) {
+        return Ok(());
+    }
+    let mut taken: BTreeSet<i64> =
+        others.iter().flat_map(|other| node_ports_of(at(other, &["spec"]))).collect();
+    // A port is for one protocol, or for several of the same service.
+    let mut own: BTreeSet<(i64, String)> = BTreeSet::new();
+    for (index, port) in items(spec, &["ports"]).iter().enumerate() {
+        let asked = node_port(port);
+        if asked == 0 {
+            continue;
+        }
+        let is_new = own.insert((asked, text(port, &["protocol"]).to_owned()));
+        let why = if !(FIRST_NODE_PORT..=LAST_NODE_PORT).contains(&asked) {
+            "provided port is not in the valid range. The range of valid ports is 30000-32767"
+        } else if !is_new || (taken.contains(&asked) && !held.contains(&asked)) {
+            "provided port is already allocated"
+        } else {
+            continue;
+        };
+        return Err(FieldError::invalid(format!("spec.ports[{index}].nodePort"), asked, why));
+    }
+    taken.extend(own.into_iter().map(|(port, _)| port));
+    for port in items_mut(spec, "ports").filter(|port| node_port(port) == 0) {
+        let start = context.chance.below(NODE_PORTS);
+        let free = (FIRST_NODE_PORT..=LAST_NODE_PORT)
+            .cycle()
+            .skip(start)
+            .take(NODE_PORTS)
+            .find(|candidate| !taken.contains(candidate));
+        if let Some(free) = free {
+            taken.insert(free);
+            set(port, "nodePort", free);
         }
     }
+    Ok(())
 }
 
 fn validate_spec(spec: &Value, report: &mut Report) {

@@ -7,12 +7,12 @@ use super::{
     report::{Report, in_order, same},
     scheduling_validation::node_selector,
     volume_validation::{host_path, nfs},
-    wire_time,
 };
 use crate::{
     contract::{Context, Kind, keep},
     error::ApiError,
     field::FieldError,
+    object,
 };
 use serde_json::{Value, json};
 use std::{cmp::Ordering, collections::BTreeSet};
@@ -75,7 +75,7 @@ impl Kind for PersistentVolumes {
     }
 
     fn prepare_create(&self, volume: &mut Value, context: &Context<'_>) -> Result<(), ApiError> {
-        let now = wire_time(context.clock.now());
+        let now = object::seconds(context.clock.now());
         set(volume, "status", json!({ "phase": "Pending", "lastPhaseTransitionTime": now }));
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Kind for PersistentVolumes {
         let time = if !moved && given.is_null() {
             at(old, &time).clone()
         } else if moved && (given.is_null() || given == at(old, &time)) {
-            wire_time(context.clock.now()).into()
+            object::seconds(context.clock.now()).into()
         } else {
             return;
         };
@@ -261,9 +261,10 @@ impl Kind for PersistentVolumeClaims {
         Ok(())
     }
 
-    fn prepare_update(&self, new: &mut Value, old: &Value, _context: &Context<'_>) {
+    fn prepare_update(&self, new: &mut Value, old: &Value, _context: &Context<'_>) -> Result<(), ApiError> {
         keep(new, old, "status");
         mirror_data_source(new);
+        Ok(())
     }
 
     fn validate(&self, claim: &Value) -> Vec<FieldError> {

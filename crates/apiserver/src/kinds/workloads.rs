@@ -1,7 +1,7 @@
 //! Deployments, replica sets, stateful sets, daemon sets and their like.
 
 use super::{
-    json::{at, child, empty, fill, fill_text, has, items, number, remove, set, text},
+    json::{at, child, fill, fill_text, items, number, remove, set, text},
     names,
     pod_defaults::default_template,
     pod_validation::validate_template,
@@ -143,59 +143,6 @@ impl Kind for ReplicaSets {
         let parts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
         let mut report = Report::default();
         replica_counts(new, &counts, &parts, "cannot be greater than readyReplicas", &mut report);
-        report.errors
-    }
-}
-
-pub(crate) struct ReplicationControllers;
-
-impl Kind for ReplicationControllers {
-    fn default(&self, controller: &mut Value) {
-        if has(controller, &["spec", "template"]) {
-            default_template(controller);
-        }
-        let labels = at(controller, &["spec", "template", "metadata", "labels"]).clone();
-        if !empty(&labels) {
-            if empty(at(controller, &["spec", "selector"]))
-                && let Some(spec) = child(controller, "spec")
-            {
-                set(spec, "selector", labels.clone());
-            }
-            if empty(at(controller, &["metadata", "labels"]))
-                && let Some(metadata) = child(controller, "metadata")
-            {
-                set(metadata, "labels", labels);
-            }
-        }
-        if let Some(spec) = child(controller, "spec") {
-            fill(spec, "replicas", 1);
-        }
-    }
-
-    fn prepare_create(&self, object: &mut Value, _context: &Context<'_>) -> Result<(), ApiError> {
-        set(object, "status", json!({ "replicas": 0 }));
-        Ok(())
-    }
-
-    fn validate(&self, controller: &Value) -> Vec<FieldError> {
-        let mut report = Report::default();
-        let spec = at(controller, &["spec"]);
-        report.not_negative(spec, "minReadySeconds", "spec");
-        if empty(at(spec, &["selector"])) {
-            report.required("spec.selector", "");
-        }
-        report.not_negative(spec, "replicas", "spec");
-        if has(spec, &["template"]) {
-            let labels = at(spec, &["template", "metadata", "labels"]);
-            if !selector::matches(&json!({ "matchLabels": at(spec, &["selector"]) }), labels) {
-                let why = "`selector` does not match template `labels`";
-                report.invalid("spec.template.metadata.labels", labels.clone(), why);
-            }
-            validate_template(at(spec, &["template"]), format_args!("spec.template"), &mut report);
-            always_running(spec, "ReplicationController", &mut report);
-        } else {
-            report.required("spec.template", "");
-        }
         report.errors
     }
 }
@@ -402,11 +349,12 @@ impl Kind for DaemonSets {
         Ok(())
     }
 
-    fn prepare_update(&self, new: &mut Value, old: &Value, _context: &Context<'_>) {
+    fn prepare_update(&self, new: &mut Value, old: &Value, _context: &Context<'_>) -> Result<(), ApiError> {
         keep(new, old, "status");
         let path = ["spec", "template"];
         let moved = !same(at(new, &path), at(old, &path));
         set_template_generation(new, template_generation(old) + i64::from(moved));
+        Ok(())
     }
 
     fn validate(&self, set: &Value) -> Vec<FieldError> {

@@ -72,19 +72,37 @@ pub(crate) struct Batch {
     pub(crate) changes: Vec<Arc<Change>>,
     /// Where to go on from.
     pub(crate) position: u64,
+    /// There may be more in the log already.
+    pub(crate) is_cut: bool,
 }
+
+/// So many bytes of old states a shelf keeps, besides counting its changes.
+const MOST_BYTES: usize = 64 * 1024 * 1024;
 
 impl Shelf {
     pub(super) fn record(&mut self, change: Change, history: usize) {
+        self.log_bytes += change.now.bytes.len();
         self.log.push_back(Arc::new(change));
-        while self.log.len() > history {
+        while self.log.len() > history || (self.log_bytes > MOST_BYTES && self.log.len() > 1) {
             if let Some(oldest) = self.log.pop_front() {
+                self.log_bytes -= oldest.now.bytes.len();
                 self.forgotten = oldest.revision;
                 self.lost = oldest.revision;
             }
         }
         self.window = self.window.max(self.forgotten);
         self.changed.notify_waiters();
+    }
+}
+
+impl Shelf {
+    /// Drops the log.
+    pub(super) fn forget(&mut self) {
+        if let Some(newest) = self.log.back() {
+            self.lost = newest.revision;
+        }
+        self.log.clear();
+        self.log_bytes = 0;
     }
 }
 
@@ -107,11 +125,12 @@ impl Store {
         }
         let start = shelf.log.partition_point(|change| change.revision <= after);
         let changes: Vec<_> = shelf.log.range(start..).take(limit).cloned().collect();
+        let is_cut = changes.len() == limit;
         let position = match changes.last() {
-            Some(last) if changes.len() == limit => last.revision,
+            Some(last) if is_cut => last.revision,
             _ => current.max(after),
         };
-        Ok(Batch { changes, position })
+        Ok(Batch { changes, position, is_cut })
     }
 
     /// Rings after each change of the resource.

@@ -44,6 +44,8 @@ pub(crate) struct Stored {
     /// The selectable fields that are not empty, besides name and namespace.
     pub(crate) fields: Box<[(Cow<'static, str>, Box<str>)]>,
     parsed: OnceLock<Arc<Value>>,
+    /// What was written, where `bytes` are how a later definition of the kind sees it.
+    written: Option<Bytes>,
 }
 
 impl Stored {
@@ -54,13 +56,25 @@ impl Stored {
         labels: Box<[(Box<str>, Box<str>)]>,
         fields: Box<[(Cow<'static, str>, Box<str>)]>,
     ) -> Self {
-        Self { key, revision, bytes, labels, fields, parsed: OnceLock::new() }
+        Self { key, revision, bytes, labels, fields, parsed: OnceLock::new(), written: None }
+    }
+
+    /// The same state seen in another way.
+    pub(crate) fn seen_as(&self, bytes: Bytes, fields: Box<[(Cow<'static, str>, Box<str>)]>) -> Self {
+        let written = self.written.as_ref().unwrap_or(&self.bytes);
+        let written = (*written != bytes).then(|| written.clone());
+        let seen = Self::new(Arc::clone(&self.key), self.revision, bytes, self.labels.clone(), fields);
+        Self { written, ..seen }
+    }
+
+    /// The object as it was written, whatever became of its definition since then.
+    pub(crate) fn as_written(&self) -> Value {
+        read(self.written.as_ref().unwrap_or(&self.bytes), &self.key)
     }
 
     /// The object as a tree of its own.
     pub(crate) fn parse(&self) -> Value {
-        // What is stored was serialised by this server.
-        serde_json::from_slice(&self.bytes).unwrap_or_default()
+        read(&self.bytes, &self.key)
     }
 
     /// The object as a tree that is kept: for the few kinds that are looked up with every request.
@@ -83,6 +97,14 @@ impl Stored {
     }
 }
 
+fn read(bytes: &[u8], key: &Key) -> Value {
+    // What is stored was serialised by this server, and not too deep to be read.
+    serde_json::from_slice(bytes).unwrap_or_else(|error| {
+        tracing::error!(%error, namespace = %key.namespace, name = %key.name, "a stored object cannot be read");
+        Value::Null
+    })
+}
+
 /// Why a write did not happen.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Clash {
@@ -96,6 +118,8 @@ pub(crate) enum Clash {
 struct Shelf {
     objects: BTreeMap<Arc<Key>, Arc<Stored>>,
     log: VecDeque<Arc<Change>>,
+    /// How much the states in the log hold.
+    log_bytes: usize,
     /// Changes up to here are no longer in the log.
     forgotten: u64,
     /// The newest change that is no longer in the log.
@@ -108,6 +132,8 @@ struct Shelf {
 struct State {
     revision: u64,
     shelves: BTreeMap<GroupResource, Shelf>,
+    /// The shelf that was given up last: its watchers may still read how it ended.
+    retired: Option<GroupResource>,
     /// A shelf made later starts with these.
     forgotten: u64,
     window: u64,
@@ -130,7 +156,7 @@ pub(crate) struct Store {
 impl Store {
     /// Keeps `history` changes per resource.
     pub(crate) fn new(history: usize) -> Self {
-        let state = State { revision: 1, shelves: BTreeMap::new(), forgotten: 0, window: 0 };
+        let state = State { revision: 1, shelves: BTreeMap::new(), retired: None, forgotten: 0, window: 0 };
         Self { state: Mutex::new(state), history: history.max(1) }
     }
 
@@ -211,6 +237,39 @@ impl Store {
         Ok(last)
     }
 
+    /// Gives up the shelf of a resource that is no more. Its last changes stay until another one is given up.
+    pub(crate) fn retire(&self, resource: &GroupResource) {
+        let mut state = self.lock();
+        let revision = state.revision;
+        if let Some(shelf) = state.shelves.get_mut(resource) {
+            shelf.objects.clear();
+            shelf.forgotten = revision;
+            shelf.window = revision;
+            let before = state.retired.replace(resource.clone()).filter(|before| before != resource);
+            if let Some(shelf) = before.and_then(|before| state.shelves.get_mut(&before))
+                && shelf.log.back().is_some_and(|last| last.revision <= shelf.forgotten)
+            {
+                shelf.forget();
+            }
+        }
+    }
+
+    /// Puts objects anew as `make` gives them, without a change: they mean the same. Those that changed meanwhile
+    /// are left alone.
+    pub(crate) fn refresh(&self, resource: &GroupResource, make: impl Fn(&Stored) -> Stored) {
+        let Ok(listed) = self.list(resource, "", None) else { return };
+        let made: Vec<Stored> = listed.items.iter().map(|stored| make(stored)).collect();
+        let mut state = self.lock();
+        let shelf = state.shelf(resource);
+        for stored in made {
+            if let Some(slot) = shelf.objects.get_mut(&stored.key)
+                && slot.revision == stored.revision
+            {
+                *slot = Arc::new(stored);
+            }
+        }
+    }
+
     /// Forgets all history: older versions can no longer be listed or watched from.
     pub(crate) fn compact(&self) {
         let mut state = self.lock();
@@ -218,10 +277,7 @@ impl Store {
         state.forgotten = revision;
         state.window = revision;
         for shelf in state.shelves.values_mut() {
-            if let Some(newest) = shelf.log.back() {
-                shelf.lost = newest.revision;
-            }
-            shelf.log.clear();
+            shelf.forget();
             shelf.forgotten = revision;
             shelf.window = revision;
             shelf.changed.notify_waiters();

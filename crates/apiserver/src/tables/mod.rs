@@ -27,7 +27,7 @@ fn layout(group: &str, resource: &str) -> &'static str {
         ("", "persistentvolumeclaims") => {
             "Name,Status,Volume,Capacity,Access Modes,StorageClass,VolumeAttributesClass,Age,+VolumeMode"
         }
-        ("", "replicationcontrollers") | ("apps", "replicasets") => {
+        ("apps", "replicasets") => {
             "Name,Desired:integer,Current:integer,Ready:integer,Age,+Containers,+Images,+Selector"
         }
         ("" | "events.k8s.io", "events") => {
@@ -65,9 +65,6 @@ fn layout(group: &str, resource: &str) -> &'static str {
         ("certificates.k8s.io", "certificatesigningrequests") => {
             "Name,Age,SignerName,Requestor,RequestedDuration,Condition"
         }
-        ("networking.k8s.io", "networkpolicies") => "Name,Pod-Selector,Age",
-        ("networking.k8s.io", "ingresses") => "Name,Class,Hosts,Address,Ports,Age",
-        ("node.k8s.io", "runtimeclasses") => "Name,Handler,Age",
         ("discovery.k8s.io", "endpointslices") => "Name,AddressType,Ports,Endpoints,Age",
         _ => "Name,Age",
     }
@@ -170,10 +167,9 @@ pub fn cells(group: &str, resource: &str, object: &Value, now: Timestamp) -> Vec
                 json!(spec["volumeMode"].as_str().unwrap_or("<unset>")),
             ]
         }
-        ("", "replicationcontrollers") | ("apps", "replicasets") => {
+        ("apps", "replicasets") => {
             let (names, images) = template();
-            let chosen =
-                if group.is_empty() { labels(&spec["selector"]) } else { selector(&spec["selector"]) };
+            let chosen = selector(&spec["selector"]);
             vec![
                 name,
                 count(&spec["replicas"]),
@@ -312,24 +308,6 @@ pub fn cells(group: &str, resource: &str, object: &Value, now: Timestamp) -> Vec
                 json!(words::certificate_state(status)),
             ]
         }
-        ("networking.k8s.io", "networkpolicies") => vec![name, json!(selector(&spec["podSelector"])), age],
-        ("networking.k8s.io", "ingresses") => {
-            let hosts = listed(
-                items(spec, "rules")
-                    .map(|rule| text(rule, "host").to_owned())
-                    .filter(|host| !host.is_empty()),
-            );
-            let secure = items(spec, "tls").next().is_some();
-            vec![
-                name,
-                or_none(text(spec, "ingressClassName")),
-                json!(if hosts.is_empty() { "*" } else { &hosts }),
-                json!(words::load_balancer(status)),
-                json!(if secure { "80, 443" } else { "80" }),
-                age,
-            ]
-        }
-        ("node.k8s.io", "runtimeclasses") => vec![name, json!(text(object, "handler")), age],
         ("discovery.k8s.io", "endpointslices") => {
             let numbers = listed(items(object, "ports").map(|port| port["port"].to_string()));
             let addresses = items(object, "endpoints").flat_map(|endpoint| items(endpoint, "addresses"));
@@ -457,7 +435,7 @@ mod tests {
         let kinds = [
             (
                 "",
-                "pods nodes namespaces configmaps secrets services endpoints persistentvolumes persistentvolumeclaims replicationcontrollers events serviceaccounts",
+                "pods nodes namespaces configmaps secrets services endpoints persistentvolumes persistentvolumeclaims events serviceaccounts",
             ),
             ("apps", "deployments replicasets statefulsets daemonsets controllerrevisions"),
             ("batch", "jobs cronjobs"),
@@ -469,8 +447,6 @@ mod tests {
             ("rbac.authorization.k8s.io", "roles clusterroles rolebindings clusterrolebindings"),
             ("certificates.k8s.io", "certificatesigningrequests"),
             ("apiextensions.k8s.io", "customresourcedefinitions"),
-            ("networking.k8s.io", "networkpolicies ingresses"),
-            ("node.k8s.io", "runtimeclasses"),
             ("discovery.k8s.io", "endpointslices"),
             ("example.com", "widgets"),
         ];

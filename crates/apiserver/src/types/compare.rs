@@ -6,7 +6,10 @@ use super::{
     table::{self, Field, FieldType, ListKind, TypeRef, TypeShape, Walk},
 };
 use serde_json::Value;
-use std::fmt::Write as _;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
 /// What is known about an object's fields.
 #[derive(Clone, Copy)]
@@ -170,13 +173,16 @@ impl Changes {
     fn list(&mut self, old: Option<&Value>, new: Option<&Value>, inner: Inner<'_>, keys: &Keys<'_>) {
         let (old, new) = (keys.items(old), keys.items(new));
         let element = inner.element();
+        // Of several with the same key the first counts.
+        let known: BTreeMap<&str, &Value> =
+            old.iter().rev().map(|(key, item)| (key.as_str(), *item)).collect();
+        let kept: BTreeSet<&str> = new.iter().map(|(key, _)| key.as_str()).collect();
         for (key, item) in &new {
-            let before = old.iter().find(|(other, _)| other == key).map(|(_, item)| *item);
-            self.value(key.clone(), before, Some(item), element);
+            self.value(key.clone(), known.get(key.as_str()).copied(), Some(item), element);
         }
-        for (key, item) in old {
-            if !new.iter().any(|(other, _)| *other == key) {
-                self.value(key, Some(item), None, element);
+        for (key, item) in &old {
+            if !kept.contains(key.as_str()) {
+                self.value(key.clone(), Some(item), None, element);
             }
         }
     }

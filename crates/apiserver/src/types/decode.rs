@@ -6,7 +6,7 @@ use super::{
     table::{self, Field, FieldType, TypeRef, TypeShape},
     time::{self, Precision},
 };
-use crate::error::ApiError;
+use crate::{error::ApiError, go_json::MOST_COMPLAINTS};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
@@ -231,6 +231,7 @@ impl Decoder {
             let field = walk.field(key);
             if field.is_none()
                 && let Some(unknown) = &mut self.unknown
+                && unknown.len() < MOST_COMPLAINTS
             {
                 unknown.push(joined(path.shown(), key));
             }

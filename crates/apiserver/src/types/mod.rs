@@ -16,7 +16,7 @@ mod time;
 
 pub use decode::{Decoded, decode, decode_merged, fill_zero_values};
 pub use go_value::go_value;
-pub use openapi::openapi_v3;
-pub use protobuf::{PREFIX as PROTOBUF_PREFIX, from_protobuf};
+pub use openapi::{document_hash, openapi_v3};
+pub use protobuf::from_protobuf;
 pub use strategic::strategic_merge;
 pub use table::{TypeRef, kind, object_meta};

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuantityError {
     Format,
-    Number,
     Suffix,
 }
 
@@ -15,7 +14,6 @@ impl std::fmt::Display for QuantityError {
             Self::Format => {
                 "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
             }
-            Self::Number => "unable to parse numeric part of quantity",
             Self::Suffix => "unable to parse quantity's suffix",
         })
     }

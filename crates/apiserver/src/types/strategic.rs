@@ -7,6 +7,7 @@ use super::{
 use crate::error::ApiError;
 use http::StatusCode;
 use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
 
 type Object = Map<String, Value>;
 
@@ -253,24 +254,35 @@ fn merge_list(mut original: Vec<Value>, mut patch: Vec<Value>, rule: &Rule) -> R
         }
         carry_out_directives(&mut original, &mut patch, rule.merge_key)?;
         merged = original.clone();
+        let mut places = places(merged.iter().map(|item| item.get(rule.merge_key)));
         for item in &patch {
             let Value::Object(item) = item else { continue };
             let id = item.get(rule.merge_key).ok_or_else(|| no_merge_key(item, rule.merge_key))?;
-            let twin = merged.iter_mut().find(|other| other.get(rule.merge_key) == Some(id));
-            match twin {
+            match places.get(&id.to_string()).and_then(|place| merged.get_mut(*place)) {
                 Some(Value::Object(twin)) => merge_object(twin, item.clone(), rule.inner)?,
-                _ => merged.push(Value::Object(item.clone())),
+                _ => {
+                    places.entry(id.to_string()).or_insert(merged.len());
+                    merged.push(Value::Object(item.clone()));
+                }
             }
         }
     } else {
-        merged = Vec::with_capacity(original.len() + patch.len());
-        for item in original.iter().chain(&patch) {
-            if !merged.contains(item) {
-                merged.push(item.clone());
-            }
-        }
+        let mut seen = BTreeSet::new();
+        let all = original.iter().chain(&patch);
+        merged = all.filter(|item| seen.insert(item.to_string())).cloned().collect();
     }
     in_order(merged, &patch, &original, rule.merge_key, has_objects)
+}
+
+/// Where each value stands first, by its text.
+fn places<'a>(values: impl Iterator<Item = Option<&'a Value>>) -> BTreeMap<String, usize> {
+    let mut places = BTreeMap::new();
+    for (place, value) in values.enumerate() {
+        if let Some(value) = value {
+            places.entry(value.to_string()).or_insert(place);
+        }
+    }
+    places
 }
 
 /// Elements with `$patch` are orders about the list, not elements of it.
@@ -281,13 +293,14 @@ fn carry_out_directives(
 ) -> Result<(), ApiError> {
     let mut replace = false;
     let mut elements = Vec::with_capacity(patch.len());
+    let mut deleted = BTreeSet::new();
     for item in std::mem::take(patch) {
         let Value::Object(item) = item else { continue };
         match item.get(DIRECTIVE).map(|directive| (directive, directive.as_str())) {
             None => elements.push(Value::Object(item)),
             Some((_, Some("delete"))) => {
                 let id = item.get(merge_key).ok_or_else(|| no_merge_key(&item, merge_key))?;
-                original.retain(|other| other.get(merge_key) != Some(id));
+                deleted.insert(id.to_string());
             }
             Some((_, Some("replace"))) => replace = true,
             Some((_, Some("merge"))) => {
@@ -295,6 +308,9 @@ fn carry_out_directives(
             }
             Some((directive, _)) => return Err(unknown_directive(directive, item.clone())),
         }
+    }
+    if !deleted.is_empty() {
+        original.retain(|other| other.get(merge_key).is_none_or(|id| !deleted.contains(&id.to_string())));
     }
     if replace {
         *original = elements;
@@ -323,16 +339,18 @@ fn in_order(
     if !by_value && let Some(place) = patch_order.iter().position(|item| !item.is_object()) {
         return Err(unclassified(format!("value for key {place} is not a map")));
     }
-    let ids = |items: &[Value]| -> Result<Vec<Value>, ApiError> {
-        items.iter().map(|item| identity(item, merge_key, by_value).cloned()).collect()
+    let ids = |items: &[Value]| -> Result<BTreeMap<String, usize>, ApiError> {
+        let ids: Result<Vec<&Value>, ApiError> =
+            items.iter().map(|item| identity(item, merge_key, by_value)).collect();
+        Ok(places(ids?.into_iter().map(Some)))
     };
     let (patch_order, server_order) = (ids(patch_order)?, ids(server_order)?);
     let mut named = Vec::new();
     let mut others = Vec::new();
     for item in merged {
-        let id = identity(&item, merge_key, by_value)?;
-        let in_server = server_order.iter().position(|other| other == id);
-        match patch_order.iter().position(|other| other == id) {
+        let id = identity(&item, merge_key, by_value)?.to_string();
+        let in_server = server_order.get(&id).copied();
+        match patch_order.get(&id).copied() {
             Some(place) => named.push((place, in_server, item)),
             None => others.push((in_server.unwrap_or(usize::MAX), in_server, item)),
         }

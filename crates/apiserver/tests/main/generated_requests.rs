@@ -147,6 +147,10 @@ fn fault(prepared: &Prepared, answer: &Answer) -> Option<String> {
     if prepared.method == "HEAD" {
         return (!answer.body.is_empty()).then(|| "a body for HEAD".to_owned());
     }
+    if answer.code == 204 {
+        // The log of a pod that never ran.
+        return (!answer.body.is_empty()).then(|| "a body where there is none".to_owned());
+    }
     if content.starts_with("text/plain") {
         let plain = ["/healthz", "/livez", "/readyz", "/metrics"]
             .iter()

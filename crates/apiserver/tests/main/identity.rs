@@ -42,6 +42,30 @@ async fn administrators_may_act_as_others_and_others_may_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn extra_fields_are_claimed_by_who_may() {
+    let server = server();
+    let admin = Raw::new(&server);
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let rules = json!([{"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"]},
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["userextras/scopes"], "verbs": ["impersonate"]}]);
+    let role = json!({"metadata": {"name": "mask"}, "rules": rules});
+    assert_eq!(admin.json("POST", &format!("{rbac}/clusterroles"), &role).await.0, 201);
+    let binding = json!({"metadata": {"name": "mask"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "mask"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"}]});
+    assert_eq!(admin.json("POST", &format!("{rbac}/clusterrolebindings"), &binding).await.0, 201);
+    let mut bob = ApiServer::admin();
+    bob.name = "bob".to_owned();
+    bob.groups = vec!["system:authenticated".to_owned()];
+    let bob = Raw(server.transport(bob));
+    let user = ("impersonate-user", "carol");
+    for (extra, code) in [("impersonate-extra-scopes", 201), ("impersonate-extra-other", 403)] {
+        assert_eq!(who(&bob, &[user, (extra, "view")]).await.0, code, "{extra}");
+    }
+    assert_eq!(who(&bob, &[("impersonate-extra-scopes", "view")]).await.0, 500);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_service_account_gets_in_by_its_token_until_it_is_gone() {
     let server = server();
     let admin = Raw::new(&server);
