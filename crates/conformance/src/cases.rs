@@ -18,6 +18,7 @@ mod delete;
 mod discovery;
 mod dry_run;
 mod fixtures;
+mod guards;
 mod history;
 mod kinds;
 mod meta;
@@ -53,6 +54,7 @@ pub(crate) fn all() -> Vec<crate::Case> {
         rbac::cases,
         workloads::cases,
         meta::cases,
+        guards::cases,
         unclassified::cases,
         history::cases,
     ];

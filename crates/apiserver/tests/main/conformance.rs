@@ -150,6 +150,12 @@ areas!(
     metadata: "metadata",
     managed_fields: "managed fields",
     error: "error",
+    odd_input: "odd input",
+    changed_policy: "changed policy",
+    changed_definition: "changed definition",
+    service_ports: "service ports",
+    token: "token",
+    both_groups: "both groups",
     unclassified: "unclassified",
     history: "history",
 );
