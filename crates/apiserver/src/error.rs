@@ -88,6 +88,11 @@ impl ApiError {
         Self::new(StatusCode::CONFLICT, "Conflict", message).about(group, resource, name)
     }
 
+    /// The object does not fit into the store; the words are those of etcd.
+    pub fn does_not_fit() -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", "etcdserver: request is too large")
+    }
+
     /// The object changed since it was read.
     pub fn modified(group: &str, resource: &str, name: &str) -> Self {
         let why =

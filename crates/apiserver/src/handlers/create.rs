@@ -288,6 +288,7 @@ fn insert(
         .insert(&resource.shelf, &key, |revision| encode_managed(exchange, &key, revision, object, managers))
         .map_err(|clash| match clash {
             Clash::Exists => exists(),
+            Clash::TooLarge => ApiError::does_not_fit(),
             Clash::Missing | Clash::Changed => ApiError::modified(resource.group(), resource.name(), &name),
         })?;
     exchange.wrote();

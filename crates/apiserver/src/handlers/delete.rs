@@ -319,6 +319,7 @@ pub(super) fn delete_object(
             // Someone else wrote in between: look again.
             Err(Clash::Changed | Clash::Exists) => {}
             Err(Clash::Missing) => return Err(exchange.not_found(name)),
+            Err(Clash::TooLarge) => return Err(ApiError::does_not_fit()),
         }
     }
 }

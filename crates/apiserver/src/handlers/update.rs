@@ -109,6 +109,7 @@ pub(super) fn change(
         match write(exchange, &current, &old, new, dry_run) {
             Err(Clash::Changed) if version.is_empty() => {}
             Err(Clash::Missing) => return Err(exchange.not_found(&exchange.target.name)),
+            Err(Clash::TooLarge) => return Err(ApiError::does_not_fit()),
             Err(_) => break,
             Ok(stored) => return Ok(stored),
         }
@@ -129,6 +130,7 @@ pub(super) fn overwrite(
         edit(&mut new)?;
         match write(exchange, &current, &old, new, dry_run) {
             Err(Clash::Missing) => return Err(exchange.not_found(&exchange.target.name)),
+            Err(Clash::TooLarge) => return Err(ApiError::does_not_fit()),
             Err(_) => {}
             Ok(stored) => return Ok(stored),
         }

@@ -112,7 +112,13 @@ pub(crate) enum Clash {
     Missing,
     /// The object is not in the state that was expected.
     Changed,
+    /// The object has grown too large.
+    TooLarge,
 }
+
+/// More than any body can hold, so that no object grows beyond by being patched again and again. A real server's
+/// store has its limit at 1.5 MiB in a denser form.
+const LARGEST: usize = 4 * 1024 * 1024;
 
 #[derive(Default)]
 struct Shelf {
@@ -206,6 +212,9 @@ impl Store {
             return Err(Clash::Changed);
         }
         let stored = Arc::new(encode(revision));
+        if stored.bytes.len() > LARGEST {
+            return Err(Clash::TooLarge);
+        }
         let before = std::mem::replace(slot, Arc::clone(&stored));
         shelf.record(
             Change::new(revision, ChangeKind::Modified, Arc::clone(&stored), Some(before)),

@@ -21,7 +21,8 @@ area!("odd input":
     eviction_of_the_wrong_type_is_refused,
     token_request_of_the_wrong_type_is_refused,
     warnings_are_limited,
-    rights_beyond_number_are_refused;
+    rights_beyond_number_are_refused,
+    objects_do_not_grow_without_end;
 "changed policy":
     second_delete_can_change_the_policy,
     second_delete_can_orphan;
@@ -238,6 +239,22 @@ async fn rights_beyond_number_are_refused(c: Ctx) -> Outcome {
     }
     reply.refused_about(403, "Forbidden", "attempting to grant RBAC permissions not currently held")?;
     Ok(())
+}
+
+async fn objects_do_not_grow_without_end(c: Ctx) -> Outcome {
+    let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    install(&c, &crd(&c.ns, &anything)).await?;
+    c.create(&things(&c, "v1"), &thing(&c.ns, "one", &json!({}))).await?;
+    let path = format!("{}/one", things(&c, "v1"));
+    let text = "x".repeat(900_000);
+    for number in 0..10 {
+        let reply = c.merge_patch(&path, &json!({"spec": {format!("f{number}"): text}})).await?;
+        if reply.status != 200 {
+            reply.refused(500, "", "etcdserver: request is too large")?;
+            return Ok(());
+        }
+    }
+    Err(Failure("the object grows without end".to_owned()))
 }
 
 async fn second_delete(c: &Ctx, first: &str, second: &str) -> Result<Reply, Failure> {

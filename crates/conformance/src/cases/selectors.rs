@@ -20,7 +20,7 @@ area!("label selector":
     events_by_involved_object,
     unsupported_field_is_refused,
     invalid_is_refused_for_fields,
-    names_need_no_listing_of_others,
+    labels_and_fields_must_both_fit,
 );
 
 async fn sample(c: &Ctx) -> Outcome {
@@ -167,7 +167,7 @@ async fn invalid_is_refused_for_fields(c: Ctx) -> Outcome {
     Ok(())
 }
 
-async fn names_need_no_listing_of_others(c: Ctx) -> Outcome {
+async fn labels_and_fields_must_both_fit(c: Ctx) -> Outcome {
     sample(&c).await?;
     let reply =
         c.get(&c.core("secrets?fieldSelector=metadata.name%3Da&labelSelector=tier%3Dback")).await?.ok(200)?;
