@@ -134,7 +134,9 @@ impl Stage {
         ];
         let foreign = cloud.add_foreign(PROJECT, REGION, name, &labels);
         let servers = "/v2/projects/{project}/regions/{region}/servers";
-        let paths = Paths::templates([servers, "/v2/projects/{project}/regions/{region}/servers/{server}"]);
+        let server = format!("{servers}/{{server}}");
+        let attachment = format!("{server}/volume-attachments/{{volume}}");
+        let paths = Paths::templates([servers, &server, &attachment]);
         world.add_cloud("stackit", paths, cloud.router());
         let kubernetes = world.kubernetes();
         world.add_server(CONTROL, Paths::Kubernetes, kubernetes);

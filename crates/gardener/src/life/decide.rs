@@ -4,10 +4,13 @@ use hostler_driver::{
     Code, Failure, Finding, Identity, Machine as Server, Operation, Periods, ProviderId, Recognition, State,
     gone_twice, retry,
 };
+use jiff::SignedDuration;
 use std::time::Duration;
 
 /// How soon a pod that a budget holds back is asked again.
 const EVICT_AGAIN: Duration = Duration::from_secs(5);
+/// How long the cloud may take to delete a server before people are told.
+const DELETE_WITHIN: SignedDuration = SignedDuration::from_mins(10);
 /// How soon finalizers that are waited for are looked for when nothing wakes the machine earlier.
 const KEPT_SOON: Duration = Duration::from_secs(5);
 
@@ -443,7 +446,7 @@ fn delete_servers(seen: &Observed) -> Step {
         if asked.found.machines().iter().any(|server| is_foreign(server, identity)) {
             return deletion_failed(seen, Operation::Delete, &foreign(id, identity));
         }
-        if let Some(step) = asked.found.machines().iter().find_map(remove) {
+        if let Some(step) = asked.found.machines().iter().find_map(|server| remove(seen, server)) {
             return step;
         }
     }
@@ -452,7 +455,7 @@ fn delete_servers(seen: &Observed) -> Step {
         // It came late, of a call that had no clear outcome, and may have a node with pods on it by now.
         return begin();
     }
-    if let Some(step) = listed.found.machines().iter().find_map(remove) {
+    if let Some(step) = listed.found.machines().iter().find_map(|server| remove(seen, server)) {
         return step;
     }
     if let (Some(_), Some(asked)) = (id, &seen.sightings.asked)
@@ -480,20 +483,34 @@ fn delete_servers(seen: &Observed) -> Step {
 }
 
 /// What to do with a server that has to go; nothing once it is gone.
-fn remove(server: &Server) -> Option<Step> {
+fn remove(seen: &Observed, server: &Server) -> Option<Step> {
     match server.state {
         State::Deleted => None,
-        State::Deleting => Some(Step::Wait {
-            reason: "ServerDeleting",
-            message: format!("waiting for the cloud to delete {}", server.provider_id),
-            again: LOOK_AGAIN.unsigned_abs(),
-        }),
+        State::Deleting => {
+            let id = &server.provider_id;
+            let wait = Step::Wait {
+                reason: "ServerDeleting",
+                message: format!("waiting for the cloud to delete {id}"),
+                again: LOOK_AGAIN.unsigned_abs(),
+            };
+            let overdue = seen.operation_at.is_some_and(|at| seen.now.duration_since(at) > DELETE_WITHIN);
+            if !overdue {
+                return Some(wait);
+            }
+            let message =
+                format!("the server {id} is still {}: look at it in the cloud's portal", server.raw_state);
+            let failure = Failure::new(Code::DeadlineExceeded, message);
+            Some(written_or(seen, deletion_failure(Operation::Delete, &failure), wait))
+        }
         _ => Some(Step::DeleteServer(server.provider_id.clone())),
     }
 }
 
 fn deletion_failed(seen: &Observed, operation: Operation, failure: &Failure) -> Step {
-    let again = try_again(operation, failure);
+    written_or(seen, deletion_failure(operation, failure), try_again(operation, failure))
+}
+
+fn deletion_failure(operation: Operation, failure: &Failure) -> StatusChange {
     let error = failure.to_machine_error();
     let description = match retry::retry(operation, failure.code) {
         retry::Retry::Short => format!(
@@ -502,5 +519,5 @@ fn deletion_failed(seen: &Observed, operation: Operation, failure: &Failure) -> 
         ),
         _ => format!("VM deletion failed due to - {error}. Aborting operation. {}", text::DELETE_VM),
     };
-    written_or(seen, deleting_with(description, OperationState::Failed), again)
+    deleting_with(description, OperationState::Failed)
 }

@@ -122,6 +122,8 @@ pub struct Observed {
     pub has_finalizer: bool,
     pub phase: Phase,
     pub description: String,
+    /// When the last operation was written.
+    pub operation_at: Option<Timestamp>,
     /// What `spec.providerID` says; unreadable text is an error.
     pub provider_id: Option<Result<ProviderId, String>>,
     pub has_node_label: bool,

@@ -3,7 +3,7 @@
 
 use super::{AttemptMark, Machine, MachineController, Means, Memory, Next, Purpose, Tried};
 use crate::{
-    api::{OperationState, OperationType, names},
+    api::{OperationState, OperationType, Phase, names},
     life::{StatusChange, Step},
 };
 use hostler_controller::{EventKind, Outcome, Trouble};
@@ -82,7 +82,13 @@ impl MachineController {
                 written.await?;
                 Ok(Next::End(Outcome::Done))
             }
-            Step::WriteStatus(change) => self.write_status(machine, change, memory).await,
+            Step::WriteStatus(change) => {
+                let before = machine.status.as_ref().map(|status| status.current_status.phase);
+                if change.phase == Some(Phase::Failed) && before == Some(Phase::Pending) {
+                    self.tell_console(&machine, means.ok()).await;
+                }
+                self.write_status(machine, change, memory).await
+            }
             // These act on the word of the object alone, which may be another one's of the same name by now.
             Step::Cordon | Step::Evict { .. } | Step::DeleteNode | Step::DeleteServer(_) if !memory.fresh => {
                 self.refresh(machine, memory).await
@@ -172,6 +178,19 @@ impl MachineController {
         let written = api.replace_status(&machine.name_any(), &PostParams::default(), &machine).await?;
         memory.fresh = true;
         Ok(Next::Again(Box::new(written)))
+    }
+
+    /// Shows people the end of the console of a server whose node did not join in time.
+    async fn tell_console(&self, machine: &Machine, means: Option<Means>) {
+        let (Some(Means { driver, .. }), Ok(id)) = (means, machine.spec.provider_id.parse()) else { return };
+        match driver.console(&id).await {
+            Ok(tail) if tail.is_empty() => {}
+            Ok(tail) => {
+                let message = format!("the console of {id} ends with:\n{tail}");
+                self.event(machine, EventKind::Warning, "NodeDidNotJoin", &message);
+            }
+            Err(failure) => tracing::debug!(%failure, "the console could not be read"),
+        }
     }
 
     async fn act_on_node(&self, machine: &Machine, step: Step, memory: &mut Memory) -> Result<(), Trouble> {

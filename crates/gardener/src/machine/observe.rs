@@ -133,6 +133,7 @@ impl MachineController {
             has_finalizer: machine.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
             phase: status.current_status.phase,
             description: status.last_operation.description,
+            operation_at: status.last_operation.last_update_time.map(|time| time.0),
             provider_id: provider_id.map(|id| id.parse::<ProviderId>().map_err(|error| error.to_string())),
             has_node_label: machine.labels().contains_key(names::NODE_LABEL),
             attempt: attempt_of(machine),

@@ -23,6 +23,7 @@ pub const NAMESPACE: &str = "shoot";
 pub const PROJECT: &str = "11111111-2222-4333-8444-555555555555";
 pub const REGION: &str = "eu01";
 pub const CLUSTER: &str = "shoot-one";
+pub const OTHER_CLUSTER: &str = "somebody-else";
 
 /// The world of these tests and the handles on its parts.
 pub struct Stage {
@@ -36,7 +37,8 @@ pub struct Stage {
 }
 
 impl Stage {
-    pub async fn new(plan: Plan, settings: Settings) -> Self {
+    pub async fn new(plan: Plan, mut settings: Settings) -> Self {
+        settings.other_clusters.insert(OTHER_CLUSTER.to_owned());
         let mut world = World::in_virtual_time(plan);
         let (user, admin) = (world.client_of("user"), world.client());
         let definitions: Api<CustomResourceDefinition> = Api::all(admin.clone());
@@ -49,7 +51,7 @@ impl Stage {
         let labels = [
             ("kubernetes.io/machine", "m-1"),
             ("kubernetes.io/machineclass", "small"),
-            ("kubernetes.io/cluster", "somebody-else"),
+            ("kubernetes.io/cluster", OTHER_CLUSTER),
         ];
         let foreign = cloud.add_foreign(PROJECT, REGION, "m-1", &labels);
         let place = "/v2/projects/{project}/regions/{region}";

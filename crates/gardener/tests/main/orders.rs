@@ -157,6 +157,39 @@ async fn a_boot_volume_that_is_to_stay_stays() {
     assert!(left.len() == 1 && left[0].starts_with("volume"), "{left:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_takes_too_long_is_told_with_the_last_status_and_goes_on() {
+    let settings = Settings { stuck_deleting: ["m-5".to_owned()].into(), ..Settings::default() };
+    let mut stage = with(Plan::seeded(38), settings, class(), secret()).await;
+    stage.create(stage.machines(), machine("m-5")).await;
+    stage.run_until_phase("m-5", Phase::Running, SOON).await.unwrap();
+    stage.delete_machine("m-5").await;
+    stage.run_until_said("m-5", "code = [DeadlineExceeded]", LONG).await.unwrap();
+    let said = stage.machines().get("m-5").await.unwrap().status.unwrap().last_operation.description;
+    assert!(said.contains("is still DELETING") && said.ends_with("Initiate VM deletion"), "{said}");
+    stage.world.run_for(LONG).await;
+    stage.cloud.set(|settings| settings.stuck_deleting.clear());
+    stage.run_until_gone("m-5", SOON).await.unwrap();
+    assert_eq!(stage.leftovers().await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_console_tells_why_a_node_did_not_join() {
+    let console = "kubelet: certificate has expired".to_owned();
+    let settings = Settings {
+        joins_without_token: false,
+        consoles: [("m-5".to_owned(), console)].into(),
+        ..Settings::default()
+    };
+    let mut stage = with(Plan::seeded(39), settings, class(), secret()).await;
+    stage.create(stage.machines(), machine("m-5")).await;
+    stage.run_until_phase("m-5", Phase::Failed, Duration::from_mins(40)).await.unwrap();
+    let told = stage.told("m-5").await;
+    let why =
+        |event: &String| event.starts_with("NodeDidNotJoin") && event.contains("certificate has expired");
+    assert_eq!(told.iter().filter(|event| why(event)).count(), 1, "{told:?}");
+}
+
 /// One machine of the demanding class is wished for, comes, is given back and goes.
 async fn demanding_life(plan: Plan) -> Finished {
     let mut stage = with(plan, Settings::default(), demanding(), secret()).await;

@@ -194,7 +194,10 @@ fn start_stackit(world: &mut World, nodes: HollowNodes) {
     };
     let cloud = Stackit::new(settings, world.clock().clone(), world.chance(controllers::STACKIT));
     let servers = "/v2/projects/{project}/regions/{region}/servers";
-    let paths = Paths::templates([servers, &format!("{servers}/{{server}}")]);
+    let server = format!("{servers}/{{server}}");
+    let attachment = format!("{server}/volume-attachments/{{volume}}");
+    let nic = "/v2/projects/{project}/regions/{region}/networks/{network}/nics/{nic}";
+    let paths = Paths::templates([servers, &server, &attachment, nic]);
     world.add_cloud(controllers::STACKIT, paths, cloud.router());
     world.add_background(cloud.drive(nodes));
 }

@@ -11,6 +11,8 @@ use std::{
 
 /// Servers with this label become nodes.
 const MACHINE_LABEL: &str = "kubernetes.io/machine";
+/// A label with a key that ends so says of which cluster.
+const CLUSTER_SUFFIX: &str = "/cluster";
 
 /// The machines that are to run now, by the server's id.
 type Wanted = BTreeMap<String, MachineSpec>;
@@ -58,7 +60,11 @@ impl Stackit {
         let mut wanted = Wanted::new();
         for ((_, region), estate) in cloud.estates() {
             for (id, server) in &estate.servers {
-                if server.status.name() != "ACTIVE" || !server.labels.contains_key(MACHINE_LABEL) {
+                let elsewhere = |(key, value): (&String, &String)| {
+                    key.ends_with(CLUSTER_SUFFIX) && settings.other_clusters.contains(value)
+                };
+                let joins = server.labels.contains_key(MACHINE_LABEL) && !server.labels.iter().any(elsewhere);
+                if server.status.name() != "ACTIVE" || !joins {
                     continue;
                 }
                 let mut machine = MachineSpec::new(&server.name);

@@ -69,6 +69,8 @@ pub struct Settings {
     pub join_time: Duration,
     /// A server whose user data carries no bootstrap token becomes a node all the same.
     pub joins_without_token: bool,
+    /// Servers whose label `*/cluster` names one of these are nodes of other clusters than this one.
+    pub other_clusters: BTreeSet<String>,
     /// What the console of a server of this name shows, instead of a boot that went well.
     pub consoles: BTreeMap<String, String>,
     /// Servers of these names have no id in lists.
@@ -104,6 +106,7 @@ impl Default for Settings {
             region_of_v1: "eu01".to_owned(),
             join_time: Duration::from_secs(1),
             joins_without_token: true,
+            other_clusters: BTreeSet::new(),
             consoles: BTreeMap::new(),
             without_id: BTreeSet::new(),
             mistaken: BTreeMap::new(),

@@ -231,6 +231,7 @@ impl Actor {
             has_finalizer: written.finalizer,
             phase: written.phase,
             description: written.description.clone(),
+            operation_at: None,
             provider_id: written.provider_id.map(|number| Ok(id(number))),
             has_node_label: written.node_label,
             attempt: written.attempt.map(|_| AttemptMark { attempt: Attempt("x".into()), at }),
