@@ -5,5 +5,7 @@ pub mod api;
 mod keep;
 pub mod life;
 mod machine;
+mod metrics;
 
+pub use hostler_node::Limits as DrainLimits;
 pub use machine::{Parts, run};

@@ -1,6 +1,8 @@
 //! The Machine controller in a world: embedded API server, simulated STACKIT, hollow nodes, faults.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "main/drain.rs"]
+mod drain;
 #[path = "main/flow.rs"]
 mod flow;
 #[path = "main/keep.rs"]

@@ -7,7 +7,7 @@ use hostler_base::{Chance, Clock, GoDuration, Transport};
 use hostler_controller::{
     Election, Fence, Health, LeaseOptions, Led, Metrics, Rate, StackOptions, kube_client, stack,
 };
-use hostler_gardener::{Parts, life::CALL_LIMIT};
+use hostler_gardener::{DrainLimits, Parts, life::CALL_LIMIT};
 use hostler_stackit::{Environment, StackitFactory, Surroundings};
 use std::{
     env,
@@ -57,6 +57,18 @@ pub struct Options {
     /// The time between attempts to get or renew the lease.
     #[arg(long, default_value = "2s", value_name = "DURATION")]
     leader_elect_retry_period: GoDuration,
+    /// How long a drain may take before it is forced, for Machines that do not say.
+    #[arg(long, default_value = "2h", value_name = "DURATION")]
+    machine_drain_timeout: GoDuration,
+    /// A pod that budgets hold back is deleted after so many times 20 s, for Machines that do not say.
+    #[arg(long, default_value_t = 360, value_name = "TIMES")]
+    machine_max_evict_retries: u32,
+    /// How long after its pod's grace period a volume may take to be detached.
+    #[arg(long, default_value = "2m", value_name = "DURATION")]
+    machine_pv_detach_timeout: GoDuration,
+    /// How long to wait until it is attached to another node.
+    #[arg(long, default_value = "90s", value_name = "DURATION")]
+    machine_pv_reattach_timeout: GoDuration,
     /// Calls per second to each Kubernetes API.
     #[arg(long, default_value_t = 20.0, value_name = "CALLS")]
     kube_api_qps: f64,
@@ -94,7 +106,9 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let parts = Parts {
         control: kube_client(control, &stacked("control"), &options.namespace),
         namespace: options.namespace.clone(),
+        evictions: kube_client(target.clone(), &stacked("target"), "default"),
         target: kube_client(target, &stacked("target"), "default"),
+        drain_limits: options.drain_limits(),
         drivers: Arc::new(StackitFactory::with_environment(surroundings, environment)),
         clock,
         chance,
@@ -124,6 +138,15 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
 }
 
 impl Options {
+    fn drain_limits(&self) -> DrainLimits {
+        DrainLimits {
+            timeout: self.machine_drain_timeout.0,
+            evict_retries: self.machine_max_evict_retries,
+            detach: self.machine_pv_detach_timeout.0,
+            reattach: self.machine_pv_reattach_timeout.0,
+        }
+    }
+
     /// Values that would let nobody work, or two at once, are refused at the start.
     fn check(&self) -> anyhow::Result<()> {
         if !(self.kube_api_qps.is_finite() && self.kube_api_qps > 0.0 && self.kube_api_burst > 0) {

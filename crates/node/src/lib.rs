@@ -16,7 +16,9 @@ mod health;
 mod objects;
 mod watches;
 
-pub use drain::{Act, Cleared, Drained, Failing, Limits, Order, PodId, Removal, Remove, Step, Waiting};
+pub use drain::{
+    Act, Cleared, Drained, Failing, IsMeant, Limits, Order, PodId, Removal, Remove, Step, Waiting,
+};
 pub use drainer::{Drainer, Parts};
 pub use health::{Forced, is_ready};
 pub use objects::{Volume, VolumeSource};

@@ -3,7 +3,10 @@
 use crate::stage::{Stage, create, given_kubeconfig};
 use hostler_base::Transport;
 use hostler_sim::Plan;
-use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use k8s_openapi::api::{
+    core::v1::{Pod, ServiceAccount},
+    storage::v1::VolumeAttachment,
+};
 use kube::{
     Api, Client,
     api::{ApiResource, DeleteParams, DynamicObject},
@@ -130,14 +133,30 @@ async fn the_machine_controller_needs_no_more_and_no_less_than_it_is_given() {
             status.and_then(|status| status.phase).as_deref() == Some("Running")
         })
         .await;
+    // Another one goes by force, and takes a pod and an attachment with it.
+    let forced = format!("{}-f", stage.namespace);
+    let wish = json!({"metadata": {"name": forced, "labels": {"force-deletion": "True"}},
+        "spec": {"class": {"kind": "MachineClass", "name": "small"}}});
+    create(machines.clone(), wish).await;
+    stage.run_until("both machines run", async |_| Stage::running(&machines).await == 2).await;
+    let pod = json!({"metadata": {"name": "slow"}, "spec": {"nodeName": forced, "containers": [{"name": "slow", "image": "x"}]}});
+    create(pods.clone(), pod).await;
+    let attachments: Api<VolumeAttachment> = Api::all(stage.admin.clone());
+    let attachment = json!({"metadata": {"name": forced}, "spec": {"attacher": "nobody", "nodeName": forced,
+        "source": {"persistentVolumeName": "nothing"}}});
+    create(attachments.clone(), attachment).await;
     machines.delete(&machine, &DeleteParams::default()).await.unwrap();
+    machines.delete(&forced, &DeleteParams::default()).await.unwrap();
     stage.nothing_is_left().await;
+    let left = attachments.get_opt(&forced).await.unwrap();
+    assert!(left.is_none(), "the attachment of a forced machine is left");
     let forbidden: Vec<String> =
         stage.story().lines().filter(|line| line.contains("-> 403")).map(str::to_owned).collect();
     assert_eq!(forbidden, [""; 0], "deploy/gardener does not allow what the controller does");
     let mut unused: BTreeSet<_> = allowed().difference(&done(&stage)).cloned().collect();
-    // An event is changed only if it comes again, and a Machine is read only if it was not just written.
-    for (verb, resource) in [("patch", "events"), ("get", "machines")] {
+    // An event is changed only if it comes again, a Machine is read only if it was not just written, and a Node only
+    // if no watch has shown it.
+    for (verb, resource) in [("patch", "events"), ("get", "machines"), ("get", "nodes")] {
         unused.remove(&(verb.to_owned(), resource.to_owned()));
     }
     assert_eq!(unused, BTreeSet::new(), "deploy/gardener allows what the controller never does");

@@ -6,6 +6,10 @@ pub const FINALIZER: &str = "machine.sapcloud.io/machine-controller-manager";
 pub const SECRET_FINALIZER: &str = "machine.sapcloud.io/machine-controller";
 /// On a Machine: the name of its Node.
 pub const NODE_LABEL: &str = "node";
+/// On a Machine: its MachineDeployment, by convention.
+pub const DEPLOYMENT_LABEL: &str = "name";
+/// On a Machine: delete it without regard to its pods.
+pub const FORCE_DELETION_LABEL: &str = "force-deletion";
 /// On a Machine: which one goes first when there are too many; lower goes first.
 pub const PRIORITY_ANNOTATION: &str = "machinepriority.machine.sapcloud.io";
 pub const DEFAULT_PRIORITY: &str = "3";

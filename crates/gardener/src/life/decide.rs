@@ -1,4 +1,4 @@
-use super::{Cursor, LOOK_AGAIN, NodeView, Observed, StatusChange, Step, Tried, text};
+use super::{Cursor, LOOK_AGAIN, Observed, StatusChange, Step, Tried, drain, text};
 use crate::api::{OperationState, OperationType, Phase};
 use hostler_driver::{
     Code, Failure, Finding, Identity, Machine as Server, Operation, Periods, ProviderId, Recognition, State,
@@ -7,8 +7,6 @@ use hostler_driver::{
 use jiff::SignedDuration;
 use std::time::Duration;
 
-/// How soon a pod that a budget holds back is asked again.
-const EVICT_AGAIN: Duration = Duration::from_secs(5);
 /// How long the cloud may take to delete a server before people are told.
 const DELETE_WITHIN: SignedDuration = SignedDuration::from_mins(10);
 /// How soon finalizers that are waited for are looked for when nothing wakes the machine earlier.
@@ -201,7 +199,7 @@ fn try_again(operation: Operation, failure: &Failure) -> Step {
 }
 
 /// Writes the status unless it is written already; then goes on with `next`.
-fn written_or(seen: &Observed, change: StatusChange, next: Step) -> Step {
+pub(super) fn written_or(seen: &Observed, change: StatusChange, next: Step) -> Step {
     let same_phase = change.phase.is_none_or(|phase| phase == seen.phase);
     if same_phase && change.description == seen.description { next } else { Step::WriteStatus(change) }
 }
@@ -271,7 +269,7 @@ fn health(seen: &Observed) -> Step {
     }
 }
 
-fn deleting_with(description: String, state: OperationState) -> StatusChange {
+pub(super) fn deleting_with(description: String, state: OperationState) -> StatusChange {
     StatusChange {
         phase: None,
         timeout_active: false,
@@ -299,18 +297,8 @@ fn deletion(seen: &Observed) -> Step {
     match Cursor::read(&seen.description) {
         Cursor::Start => begin(),
         Cursor::GetVmStatus => name_node(seen),
-        Cursor::Drain => match &seen.node {
-            None => next(format!(
-                "Skipping drain as nodeName is not a valid one for machine. {}",
-                text::DELETE_VM
-            )),
-            Some(node) => drain(seen, node),
-        },
-        Cursor::DeleteAttachments => next(format!(
-            "No Live VolumeAttachments for node: {}. Moving to VM Deletion. {}",
-            seen.node.as_ref().map_or(seen.name.as_str(), |node| node.name.as_str()),
-            text::DELETE_VM
-        )),
+        Cursor::Drain => drain::drain(seen),
+        Cursor::DeleteAttachments => drain::detach(seen),
         Cursor::DeleteVm => delete_servers(seen),
         Cursor::DeleteNode => match &seen.node {
             Some(_) => Step::DeleteNode,
@@ -388,36 +376,6 @@ fn status_unknown(seen: &Observed, failure: &Failure) -> Step {
     );
     let change = deleting_with(description, OperationState::Failed);
     written_or(seen, change, try_again(Operation::FindForDelete, failure))
-}
-
-fn drain(seen: &Observed, node: &NodeView) -> Step {
-    if !node.cordoned {
-        return Step::Cordon;
-    }
-    if let Some(pod) = node.pods.iter().find(|pod| !pod.leaving && !pod.held_back) {
-        return Step::Evict { namespace: pod.namespace.clone(), name: pod.name.clone() };
-    }
-    if node.pods.is_empty() {
-        return Step::WriteStatus(deleting_with(
-            format!("Drain successful. {}", text::DELETE_VM),
-            OperationState::Processing,
-        ));
-    }
-    let held: Vec<String> = node
-        .pods
-        .iter()
-        .filter(|pod| pod.held_back)
-        .map(|pod| format!("{}/{}", pod.namespace, pod.name))
-        .collect();
-    let (reason, message) = if held.is_empty() {
-        (
-            "PodsLeaving",
-            format!("{} pods are leaving node {} of machine {}", node.pods.len(), node.name, seen.name),
-        )
-    } else {
-        ("DisruptionBudget", format!("a PodDisruptionBudget holds back {}", held.join(", ")))
-    };
-    Step::Wait { reason, message, again: EVICT_AGAIN }
 }
 
 /// Every server that carries the identity goes, and the cloud has to say twice that none is left.

@@ -6,6 +6,7 @@
 
 mod cursor;
 mod decide;
+mod drain;
 #[cfg(test)]
 mod walk;
 
@@ -14,6 +15,7 @@ pub use decide::decide;
 
 use crate::api::{OperationState, OperationType, Phase};
 use hostler_driver::{Attempt, Code, Evidence, Failure, Finding, Identity, Machine as Server, ProviderId};
+use hostler_node as node;
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
@@ -84,18 +86,6 @@ pub struct NodeView {
     pub ready: bool,
     /// Gardener's own taint holds the machine back although the node is Ready.
     pub critical_components_missing: bool,
-    pub cordoned: bool,
-    /// Pods that have to leave before the server may go, in the order in which they are asked to.
-    pub pods: Vec<PodView>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodView {
-    pub namespace: String,
-    pub name: String,
-    pub leaving: bool,
-    /// This run asked it to leave and was refused by a budget.
-    pub held_back: bool,
 }
 
 /// What the cloud said in this run; nothing is carried over from an earlier one.
@@ -142,6 +132,10 @@ pub struct Observed {
     /// The last thing that failed in this run, with what was tried.
     pub failure: Option<(Tried, Failure)>,
     pub node: Option<NodeView>,
+    /// What comes next in the drain, while it is the drain's turn and the node has a name.
+    pub drain: Option<node::Step<node::Drained>>,
+    /// The same for the node's volume attachments.
+    pub attachments: Option<node::Step<node::Cleared>>,
     pub list_lag: Duration,
 }
 
@@ -184,11 +178,8 @@ pub enum Step {
     Adopt(ProviderId),
     Settle(Box<Server>),
     WriteStatus(StatusChange),
-    Cordon,
-    Evict {
-        namespace: String,
-        name: String,
-    },
+    /// A step of the drain.
+    OnNode(node::Act),
     DeleteServer(ProviderId),
     DeleteNode,
     RemoveFinalizer,

@@ -9,14 +9,13 @@ use crate::{
 use hostler_controller::{EventKind, Outcome, Trouble};
 use hostler_driver::{Attempt, Code, Deletion, Failure, Order, ProviderId, Settled};
 use k8s_openapi::{
-    api::core::v1::{Node, NodeAddress, Pod},
+    api::core::v1::{Node, NodeAddress},
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, EvictParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, PostParams},
 };
-use serde_json::json;
 use std::time::Duration;
 
 /// How long a deletion that was ordered is left alone when nothing wakes the machine earlier.
@@ -90,11 +89,17 @@ impl MachineController {
                 self.write_status(machine, change, memory).await
             }
             // These act on the word of the object alone, which may be another one's of the same name by now.
-            Step::Cordon | Step::Evict { .. } | Step::DeleteNode | Step::DeleteServer(_) if !memory.fresh => {
+            Step::OnNode(_) | Step::DeleteNode | Step::DeleteServer(_) if !memory.fresh => {
                 self.refresh(machine, memory).await
             }
-            Step::Cordon | Step::Evict { .. } | Step::DeleteNode => {
-                self.act_on_node(&machine, step, memory).await?;
+            Step::OnNode(act) => {
+                if let Some(order) = self.drain_order(&machine, memory, &means) {
+                    self.drainer.act(&order, &act).await;
+                }
+                Ok(Next::Again(machine))
+            }
+            Step::DeleteNode => {
+                self.delete_node(&machine, memory).await?;
                 Ok(Next::Again(machine))
             }
             Step::Ask(_) | Step::List | Step::Create | Step::Settle(_) | Step::DeleteServer(_) => {
@@ -193,34 +198,13 @@ impl MachineController {
         }
     }
 
-    async fn act_on_node(&self, machine: &Machine, step: Step, memory: &mut Memory) -> Result<(), Trouble> {
+    async fn delete_node(&self, machine: &Machine, memory: &mut Memory) -> Result<(), Trouble> {
         let Some(node) = self.node(machine) else { return Ok(()) };
         let nodes: Api<Node> = Api::all(self.target.clone());
-        match step {
-            Step::Cordon => {
-                let cordon = Patch::Merge(json!({"spec": {"unschedulable": true}}));
-                absent_is_fine(nodes.patch(&node.name_any(), &PatchParams::default(), &cordon).await)?;
-                memory.cordoned = true;
-            }
-            Step::DeleteNode => {
-                let same = DeleteParams::default()
-                    .preconditions(kube::api::Preconditions { uid: node.uid(), resource_version: None });
-                absent_is_fine(nodes.delete(&node.name_any(), &same).await)?;
-                memory.node_deleted = true;
-            }
-            Step::Evict { namespace, name } => {
-                let pods: Api<Pod> = Api::namespaced(self.target.clone(), &namespace);
-                let key = (namespace, name.clone());
-                match pods.evict(&name, &EvictParams::default()).await {
-                    Ok(_) => drop(memory.leaving.insert(key)),
-                    Err(kube::Error::Api(status)) if status.code == 404 => drop(memory.leaving.insert(key)),
-                    // A budget says not now; the other pods are asked all the same.
-                    Err(kube::Error::Api(status)) if status.code == 429 => drop(memory.held_back.insert(key)),
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            _ => {}
-        }
+        let same = DeleteParams::default()
+            .preconditions(kube::api::Preconditions { uid: node.uid(), resource_version: None });
+        absent_is_fine(nodes.delete(&node.name_any(), &same).await)?;
+        memory.node_deleted = true;
         Ok(())
     }
 

@@ -1,12 +1,14 @@
 //! The controller of Machines: observes, lets [`crate::life::decide`] decide, and carries the step out.
 
 mod act;
+mod drain;
 mod observe;
 mod setup;
 
 use crate::{
     api::{Machine, MachineClass},
     life::{AttemptMark, Observed, Sightings, Step, Tried, decide},
+    metrics::Metrics,
 };
 use async_trait::async_trait;
 use hostler_base::{Chance, Clock};
@@ -14,10 +16,11 @@ use hostler_controller::{
     Cache, EventKind, Key, Lane, Outcome, Queue, QueueOptions, Reconciler, Recorder, Run, Trouble, Wait,
 };
 use hostler_driver::{Driver, DriverFactory, Failure, Identity, Order};
-use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, Secret};
+use hostler_node::{Drainer, Limits};
+use k8s_openapi::api::core::v1::{Node, ObjectReference, Secret};
 use kube::{Client, Resource, ResourceExt};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -29,6 +32,7 @@ pub use setup::{Parts, run};
 const STEPS_PER_RUN: usize = 24;
 const CREATE: Lane = Lane { name: "create", workers: 50 };
 const DELETE: Lane = Lane { name: "delete", workers: 50 };
+const DRAIN: Lane = Lane { name: "drain", workers: 50 };
 
 /// What the controller looks at without asking.
 struct Caches {
@@ -36,7 +40,6 @@ struct Caches {
     classes: Cache<MachineClass>,
     secrets: Cache<Secret>,
     nodes: Cache<Node>,
-    pods: Cache<Pod>,
 }
 
 struct MachineController {
@@ -44,6 +47,9 @@ struct MachineController {
     target: Client,
     drivers: Arc<dyn DriverFactory>,
     caches: Caches,
+    drainer: Drainer,
+    drain_limits: Limits,
+    metrics: Metrics,
     clock: Clock,
     chance: Chance,
     recorder: Recorder,
@@ -59,12 +65,13 @@ struct Memory {
     attempt_unsent: bool,
     sightings: Sightings,
     failure: Option<(Tried, Failure)>,
-    held_back: BTreeSet<(String, String)>,
-    leaving: BTreeSet<(String, String)>,
+    /// What the driver said about volumes; nothing about those of other clouds.
+    volume_ids: BTreeMap<String, Option<String>>,
+    /// The driver cannot say whose volumes there are.
+    volumes_unknown: bool,
     /// The object came from the API server in this run, not from a cache.
     fresh: bool,
-    /// The caches do not show these yet.
-    cordoned: bool,
+    /// The cache does not show it yet.
     node_deleted: bool,
 }
 
@@ -97,26 +104,28 @@ enum Next {
 #[async_trait]
 impl Reconciler for MachineController {
     fn lane(&self, key: &Key) -> Lane {
-        let machine = self.caches.machines.get(key);
-        if machine.is_some_and(|machine| machine.meta().deletion_timestamp.is_some()) {
-            DELETE
-        } else {
-            CREATE
+        match self.caches.machines.get(key) {
+            Some(machine) if drain::turn_of(&machine).is_some() => DRAIN,
+            Some(machine) if machine.meta().deletion_timestamp.is_some() => DELETE,
+            _ => CREATE,
         }
     }
 
     async fn reconcile(&self, run: Run) -> Result<Outcome, Trouble> {
         let Some(machine) = self.caches.machines.get(&run.key) else {
             self.forget(&run.key);
+            self.drainer.forget(&run.key);
             return Ok(Outcome::Done);
         };
         let mut machine = Box::new(Machine::clone(&machine));
         let mut memory = Memory::default();
         for _ in 0..STEPS_PER_RUN {
             let means = self.means(&machine, Purpose::LookAfter);
+            self.ask_for_volume_ids(&machine, &mut memory, &means).await;
             let seen = self.observe(&machine, &memory, &means);
             let step = decide(&seen);
             tracing::debug!(?step, "decided");
+            self.note_drain(&machine, &seen);
             self.tell(&run.key, &machine, &step);
             match self.act(machine, step, &mut memory, means).await? {
                 Next::Again(returned) => machine = returned,

@@ -1,16 +1,19 @@
 //! What a decision needs to know, gathered from the object, the caches and this run's memory.
 
-use super::{AttemptMark, Identity, Machine, MachineController, Means, Memory, Observed, Order, Purpose};
+use super::{
+    AttemptMark, Identity, Machine, MachineController, Means, Memory, Observed, Order, Purpose,
+    drain::{self, Turn},
+};
 use crate::{
     api::{MachineClass, names},
     keep::Keeper,
-    life::{NodeView, PodView},
+    life::NodeView,
 };
 use hostler_base::GoDuration;
 use hostler_controller::Key;
 use hostler_driver::{Attempt, Code, Credentials, Described, Failure, ProviderId, UserData, Written};
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::{Node, Pod, SecretReference};
+use k8s_openapi::api::core::v1::{Node, SecretReference};
 use kube::{Resource, ResourceExt};
 use std::{sync::Arc, time::Duration};
 
@@ -124,6 +127,11 @@ impl MachineController {
         let meta = machine.meta();
         let status = machine.status.clone().unwrap_or_default();
         let provider_id = Some(machine.spec.provider_id.as_str()).filter(|id| !id.is_empty());
+        let turn = drain::turn_of(machine);
+        let order = turn.and_then(|_| self.drain_order(machine, memory, means));
+        if turn.is_none() {
+            self.drainer.forget(&Key::of(machine));
+        }
         Observed {
             now,
             name: machine.name_any(),
@@ -154,10 +162,12 @@ impl MachineController {
                 .and_then(|means| self.check(means).err()),
             sightings: memory.sightings.clone(),
             failure: memory.failure.clone(),
-            node: self
-                .node(machine)
-                .filter(|_| !memory.node_deleted)
-                .map(|node| self.node_view(&node, memory)),
+            node: self.node(machine).filter(|_| !memory.node_deleted).map(|node| node_view(&node)),
+            drain: order.as_ref().filter(|_| turn == Some(Turn::Drain)).map(|order| self.drainer.look(order)),
+            attachments: order
+                .as_ref()
+                .filter(|_| turn == Some(Turn::Attachments))
+                .map(|order| self.drainer.look_at_attachments(order)),
             list_lag: means.as_ref().map_or(NO_LAG, |means| means.driver.list_lag()),
         }
     }
@@ -167,42 +177,23 @@ impl MachineController {
     pub(super) fn node(&self, machine: &Machine) -> Option<Arc<Node>> {
         let name = machine.labels().get(names::NODE_LABEL)?;
         let node = self.caches.nodes.get(&Key::new("Node", "", name.clone()))?;
-        let says = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default();
-        (!is_elsewhere(&machine.spec.provider_id, says)).then_some(node)
+        is_node_of(&machine.spec.provider_id, &node).then_some(node)
     }
+}
 
-    fn node_view(&self, node: &Node, memory: &Memory) -> NodeView {
-        let spec = node.spec.clone().unwrap_or_default();
-        let conditions =
-            node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
-        let name = node.name_any();
-        let pods = self.caches.pods.filter(|pod| must_leave(pod, &name));
-        NodeView {
-            ready: conditions
-                .iter()
-                .any(|condition| condition.type_ == "Ready" && condition.status == "True"),
-            critical_components_missing: spec
-                .taints
-                .iter()
-                .flatten()
-                .any(|taint| taint.key == names::CRITICAL_COMPONENTS_TAINT),
-            cordoned: memory.cordoned || spec.unschedulable == Some(true),
-            pods: pods
-                .iter()
-                .map(|pod| {
-                    let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
-                    let key = (namespace.clone(), name.clone());
-                    PodView {
-                        leaving: pod.meta().deletion_timestamp.is_some() || memory.leaving.contains(&key),
-                        held_back: memory.held_back.contains(&key),
-                        namespace,
-                        name,
-                    }
-                })
-                .collect(),
-            name,
-        }
+fn node_view(node: &Node) -> NodeView {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    NodeView {
+        name: node.name_any(),
+        ready: hostler_node::is_ready(node),
+        critical_components_missing: taints.iter().any(|taint| taint.key == names::CRITICAL_COMPONENTS_TAINT),
     }
+}
+
+/// Whether a node may run on the server with this id.
+pub(super) fn is_node_of(provider_id: &str, node: &Node) -> bool {
+    let says = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default();
+    !is_elsewhere(provider_id, says)
 }
 
 /// Whether machine and node name different servers. An id that cannot be read names none.
@@ -211,15 +202,6 @@ fn is_elsewhere(machine: &str, node: &str) -> bool {
         (Ok(machine), Ok(node)) => !machine.names_same_server(&node),
         _ => false,
     }
-}
-
-/// Pods of DaemonSets and mirror pods stay with their node; finished ones hold nothing up.
-fn must_leave(pod: &Pod, node: &str) -> bool {
-    let here = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node);
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
-    let of_daemon_set = pod.owner_references().iter().any(|owner| owner.kind == "DaemonSet");
-    let mirror = pod.annotations().contains_key("kubernetes.io/config.mirror");
-    here && !of_daemon_set && !mirror && !matches!(phase, "Succeeded" | "Failed")
 }
 
 fn missing(what: String) -> Failure {

@@ -11,7 +11,8 @@ use hostler_controller::{
     Cache, Change, EventOptions, Health, Key, Metrics, Queue, Recorder, Watch, WatchOptions,
 };
 use hostler_driver::{Change as CloudChange, Changes, Driver, DriverFactory};
-use k8s_openapi::api::core::v1::{Node, Pod, Secret};
+use hostler_node::{Drainer, Limits};
+use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::{Client, ResourceExt};
 use std::{
     collections::BTreeMap,
@@ -27,6 +28,10 @@ pub struct Parts {
     pub namespace: String,
     /// The cluster with the Nodes; may be the same.
     pub target: Client,
+    /// The same, for evictions: with a rate limit of its own many drains hold nothing else up.
+    pub evictions: Client,
+    /// For Machines that do not say it themselves.
+    pub drain_limits: Limits,
     pub drivers: Arc<dyn DriverFactory>,
     pub clock: Clock,
     pub chance: Chance,
@@ -38,7 +43,19 @@ pub struct Parts {
 
 /// Runs the Machine controller until `stop` is cancelled. Everything it starts ends with this future.
 pub async fn run(parts: Parts, stop: CancellationToken) {
-    let Parts { control, namespace, target, drivers, clock, chance, metrics, health, instance } = parts;
+    let Parts {
+        control,
+        namespace,
+        target,
+        evictions,
+        drain_limits,
+        drivers,
+        clock,
+        chance,
+        metrics,
+        health,
+        instance,
+    } = parts;
     let queue = queue(&clock, &chance, &metrics);
     let keep_queue = keep::queue(&clock, &chance, &metrics);
     health.add_queue(&queue);
@@ -69,15 +86,23 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         metrics.clone(),
     );
     let nodes = Watch::<Node>::all(target.clone(), options(), clock.clone(), &chance, metrics.clone());
-    let pods = Watch::<Pod>::all(target.clone(), options(), clock.clone(), &chance, metrics.clone());
+    let (drainer, near_nodes) = Drainer::new(hostler_node::Parts {
+        client: target.clone(),
+        evictions,
+        nodes: nodes.cache(),
+        queue: queue.clone(),
+        clock: clock.clone(),
+        chance: chance.clone(),
+        metrics: metrics.clone(),
+    });
     let caches = Caches {
         machines: machines.cache(),
         classes: classes.cache(),
         secrets: secrets.cache(),
         nodes: nodes.cache(),
-        pods: pods.cache(),
     };
-    for vitals in [machines.vitals(), classes.vitals(), secrets.vitals(), nodes.vitals(), pods.vitals()] {
+    let vitals = [machines.vitals(), classes.vitals(), secrets.vitals(), nodes.vitals()];
+    for vitals in vitals.into_iter().chain(near_nodes.vitals()) {
         health.add_watch(vitals);
     }
     let known = caches.machines.clone();
@@ -104,13 +129,6 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         let known = known.clone();
         move |change: &Change<Node>| of_node_named(&known, &change.key().name)
     };
-    let of_pod = {
-        let known = known.clone();
-        move |change: &Change<Pod>| match node_of(change) {
-            Some(node) => of_node_named(&known, &node),
-            None => Vec::new(),
-        }
-    };
     let keeper = Arc::new(Keeper {
         client: control.clone(),
         machines: caches.machines.clone(),
@@ -122,14 +140,13 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
     let classes = classes.wakes(&keep_queue).wakes_others(&keep_queue, keeper.of_class());
     let secrets = secrets.wakes_others(&queue, of_secret).wakes(&keep_queue);
     let nodes = nodes.wakes_others(&queue, of_node);
-    let pods = pods.wakes_others(&queue, of_pod);
 
     let (recorder, writer) = Recorder::new(
         control.clone(),
         EventOptions::new("machine-controller", instance),
         clock.clone(),
         &chance,
-        metrics,
+        metrics.clone(),
     );
     let (new_drivers, arrivals) = mpsc::unbounded_channel();
     let controller = Arc::new(MachineController {
@@ -140,16 +157,20 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         chance: chance.split("machine-controller"),
         recorder,
         new_drivers,
+        drainer,
+        drain_limits,
+        metrics: crate::metrics::Metrics::new(&metrics),
         waits: Mutex::new(BTreeMap::new()),
         caches,
     });
+    let drainable = near_nodes.synced();
     let synced = async {
         let caches = &controller.caches;
         caches.machines.synced().await;
         caches.classes.synced().await;
         caches.secrets.synced().await;
         caches.nodes.synced().await;
-        caches.pods.synced().await;
+        drainable.await;
     };
     let no_more_events = CancellationToken::new();
     let work = async {
@@ -171,7 +192,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         () = classes.run() => {}
         () = secrets.run() => {}
         () = nodes.run() => {}
-        () = pods.run() => {}
+        () = near_nodes.run() => {}
         () = writer.run(no_more_events.clone()) => {}
         () = listen(arrivals, queue.clone(), known, namespace) => {}
     }
@@ -188,15 +209,6 @@ fn of_node_named(machines: &Cache<Machine>, node: &str) -> Vec<Key> {
             .get(crate::api::names::NODE_LABEL)
             .map_or_else(|| machine.name_any() == node, |label| label == node)
     })
-}
-
-fn node_of(change: &Change<Pod>) -> Option<String> {
-    match change {
-        Change::Applied { new: pod, .. } | Change::Deleted { last: pod } => {
-            pod.spec.as_ref()?.node_name.clone()
-        }
-        Change::Malformed { .. } => None,
-    }
 }
 
 fn refers_to(class: &MachineClass, secret: &str) -> bool {

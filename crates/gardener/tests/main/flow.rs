@@ -2,7 +2,7 @@
 
 use hostler_controller::{Health, Metrics, StackOptions};
 use hostler_gardener::{
-    Parts,
+    DrainLimits, Parts,
     api::{Machine, MachineClass, Phase, crds},
 };
 use hostler_sim::{
@@ -255,7 +255,9 @@ pub async fn controller(context: Context) {
     let parts = Parts {
         control: kubernetes.clone(),
         namespace: NAMESPACE.to_owned(),
+        evictions: kubernetes.clone(),
         target: kubernetes,
+        drain_limits: DrainLimits::default(),
         drivers: Arc::new(StackitFactory::new(cloud, "", context.clock.clone())),
         clock: context.clock.clone(),
         chance: context.chance.clone(),

@@ -1,7 +1,7 @@
 //! The controllers as processes of the world.
 
 use hostler_controller::{Health, Metrics, StackOptions};
-use hostler_gardener::Parts;
+use hostler_gardener::{DrainLimits, Parts};
 use hostler_sim::Context;
 use hostler_stackit::StackitFactory;
 use std::sync::Arc;
@@ -22,7 +22,9 @@ pub async fn machine_controller(context: Context) {
     let parts = Parts {
         control: kubernetes.clone(),
         namespace: NAMESPACE.to_owned(),
+        evictions: kubernetes.clone(),
         target: kubernetes,
+        drain_limits: DrainLimits::default(),
         drivers: Arc::new(StackitFactory::new(cloud, "", context.clock.clone())),
         clock: context.clock.clone(),
         chance: context.chance.clone(),

@@ -11,7 +11,8 @@ pub(crate) use volumes::{InTheWay, Tracked, VolumeFacts, is_named_in, track};
 use crate::health::Forced;
 use hostler_controller::Key;
 use jiff::{SignedDuration, Timestamp};
-use std::{collections::BTreeMap, fmt, time::Duration};
+use k8s_openapi::api::core::v1::Node;
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 /// How soon a pod that a budget holds back is asked for again when nothing tells that the budget has changed.
 pub(crate) const EVICT_AGAIN: Duration = Duration::from_secs(20);
@@ -48,12 +49,17 @@ impl Default for Limits {
     }
 }
 
+/// Whether a node is the one that is meant.
+pub type IsMeant = Arc<dyn Fn(&Node) -> bool + Send + Sync>;
+
 /// A drain that is wanted.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Order {
     /// The object on whose behalf it is done: it is woken when something changes.
     pub key: Key,
     pub node: String,
+    /// Another one of that name is left alone.
+    pub is_meant: IsMeant,
     /// Since when it is wanted; the timeout counts from here.
     pub since: Timestamp,
     pub limits: Limits,

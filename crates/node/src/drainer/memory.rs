@@ -237,6 +237,7 @@ mod tests {
         Order {
             key: Key::new("Machine", "n", name),
             node: node.into(),
+            is_meant: std::sync::Arc::new(|_| true),
             since: at(0),
             limits: Limits::default(),
             force: false,

@@ -267,6 +267,9 @@ fn node_seen(order: &Order, memory: &Memory, node: Option<&Node>, now: Timestamp
             Absent::NotAsked | Absent::There(_) => NodeSeen::NotInCache,
         };
     };
+    if !(order.is_meant)(node) {
+        return NodeSeen::Gone;
+    }
     let unschedulable = node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true));
     // Somebody may undo it.
     let either = |shown: bool, (at, tried): &(Timestamp, Tried)| match tried {

@@ -1,5 +1,5 @@
 use crate::stage::{Stage, deployment, template};
-use hostler_sim::{Plan, csi::CsiSettings, hollow::STOP_AFTER};
+use hostler_sim::{Break, Fault, Plan, csi::CsiSettings, hollow::STOP_AFTER};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Api, ResourceExt, api::DeleteParams};
 use serde_json::json;
@@ -128,6 +128,32 @@ async fn what_was_undone_is_done_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_no_watch_has_shown_is_not_overlooked() {
+    // The controller's watch of pods is silently dead from the beginning; that is noticed after half a minute.
+    let plan = plan().fault_when(|boundary, _| {
+        let pods =
+            boundary.actor == "drainer" && boundary.verb == "WATCH" && boundary.template.ends_with("/pods");
+        (pods && boundary.nth == 1).then_some(Fault::Watch { after: 0, then: Break::Dead })
+    });
+    let mut stage = Stage::new(plan, CsiSettings::default(), &["one", "two"]).await;
+    stage.world.run_for(Duration::from_secs(2)).await;
+    let mut pod =
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "late", "namespace": "default"}});
+    pod["spec"] = template("late", json!({}))["spec"].clone();
+    pod["spec"]["nodeName"] = json!("one");
+    stage.create(pod).await;
+    stage.order("one").await;
+    stage.world.run_for(Duration::from_secs(5)).await;
+    assert_eq!(stage.done("one").await, None, "it is not empty");
+    assert_eq!(
+        stage.waits("one").await,
+        "PodsUnseen: whether pods are left on node one is not clear: default/late is there"
+    );
+    assert_eq!(stage.until_done("one").await, "drained");
+    assert_eq!((stage.pods_on("one").await, stage.calls("POST", "/eviction")), (Vec::new(), 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_of_the_same_name_elsewhere_is_left_alone() {
     use hostler_controller::{Key, Metrics, Queue, QueueOptions, Watch, WatchOptions};
     use hostler_node::{Act, Drainer, Limits, Order, Parts, PodId, Removal, Remove};
@@ -150,6 +176,7 @@ async fn a_pod_of_the_same_name_elsewhere_is_left_alone() {
     let order = Order {
         key: Key::new("Node", "", "old"),
         node: "old".into(),
+        is_meant: std::sync::Arc::new(|_| true),
         since: stage.world.clock().now(),
         limits: Limits::default(),
         force: false,

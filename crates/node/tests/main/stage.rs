@@ -281,6 +281,7 @@ impl Controller {
         Some(Order {
             key: Key::of(node),
             node: node.name_any(),
+            is_meant: Arc::new(|_| true),
             since,
             limits: Limits { timeout: Duration::from_secs(timeout), ..Limits::default() },
             force: read(FORCE).is_some(),

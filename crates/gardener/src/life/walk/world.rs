@@ -1,7 +1,7 @@
 //! The world of the walk: what is written, what is in the cloud, and what can happen next.
 
 use crate::api::Phase;
-use crate::life::{AttemptMark, NodeView, Observed, Sightings, StatusChange, Step, Tried, decide};
+use crate::life::{AttemptMark, NodeView, Observed, Sightings, StatusChange, Step, Tried, decide, node};
 use hostler_driver::{
     Attempt, Code, Evidence, Failure, Finding, Found, How, Identity, Machine as Server, Marks, ProviderId,
     Recognition, State,
@@ -253,10 +253,20 @@ impl Actor {
             node: match self.node {
                 _ if !written.node_label => None,
                 Node::None => None,
-                Node::Joined { ready, cordoned } => {
-                    Some(NodeView { name: "m".into(), ready, cordoned, ..NodeView::default() })
+                Node::Joined { ready, .. } => {
+                    Some(NodeView { name: "m".into(), ready, ..NodeView::default() })
                 }
             },
+            drain: written.node_label.then_some(match self.node {
+                Node::Joined { cordoned: false, .. } => node::Step::Act(node::Act::Cordon),
+                _ => node::Step::Done(node::Drained {
+                    forced: None,
+                    failed: None,
+                    volumes_left: false,
+                    took: Duration::ZERO,
+                }),
+            }),
+            attachments: written.node_label.then_some(node::Step::Done(node::Cleared::Detached)),
             list_lag: LIST_LAG,
         }
     }
@@ -581,8 +591,7 @@ impl World {
                     written.phase = *phase;
                 }
             }
-            Step::Cordon => actor.node = Node::Joined { ready: true, cordoned: true },
-            Step::Evict { .. } => {}
+            Step::OnNode(_) => actor.node = Node::Joined { ready: true, cordoned: true },
             Step::DeleteServer(_) => *memory = Memory::default(),
             Step::DeleteNode => actor.node = Node::None,
             Step::RemoveFinalizer => actor.written = None,
