@@ -8,6 +8,8 @@ mod cluster_api;
 mod commands;
 #[path = "main/conformance.rs"]
 mod conformance;
+#[path = "main/definitions.rs"]
+mod definitions;
 #[path = "main/faults.rs"]
 mod faults;
 #[path = "main/gardener.rs"]

@@ -1,7 +1,7 @@
-use super::open_object;
+use super::{open_object, quantities};
 use k8s_openapi::{api::core::v1::SecretReference, apimachinery::pkg::api::resource::Quantity};
 use kube::CustomResource;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 pub struct MachineClassFields {
     /// What a node of this class has, for scaling from zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "open_object")]
+    #[schemars(schema_with = "node_template")]
     pub node_template: Option<NodeTemplate>,
     /// A second Secret, whose keys win over those of `secretRef`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,4 +50,17 @@ pub struct NodeTemplate {
     pub zone: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
+}
+
+fn node_template(_: &mut SchemaGenerator) -> Schema {
+    let text = || json_schema!({"type": "string"});
+    json_schema!({
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "required": ["capacity", "instanceType", "region", "zone"],
+        "properties": {
+            "capacity": quantities(), "virtualCapacity": quantities(), "instanceType": text(),
+            "region": text(), "zone": text(), "architecture": text(),
+        },
+    })
 }

@@ -46,6 +46,12 @@ pub struct ClassSpec {
     pub name: String,
 }
 
+impl ClassSpec {
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// Labels, annotations and taints for the Node.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

@@ -1,13 +1,22 @@
 //! `machine.sapcloud.io/v1alpha1`: the objects Gardener asks with. Field names are law.
 
 mod class;
+mod deployment;
 mod machine;
 pub mod names;
+mod set;
 
 pub use class::{MachineClass, MachineClassFields, NodeTemplate};
+pub use deployment::{
+    InPlaceUpdate, MachineDeployment, MachineDeploymentCondition, MachineDeploymentSpec,
+    MachineDeploymentStatus, RollbackConfig, RollingUpdate, Strategy,
+};
 pub use machine::{
     ClassSpec, CurrentStatus, LastOperation, Machine, MachineConfiguration, MachineSpec, MachineStatus,
     NodeTemplateSpec, OperationState, OperationType, Phase,
+};
+pub use set::{
+    MachineSet, MachineSetCondition, MachineSetSpec, MachineSetStatus, MachineSummary, MachineTemplateSpec,
 };
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -18,10 +27,14 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 
 /// The CRDs of this group that Hostler brings itself, for clusters where Gardener has not installed them.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    let mut crds = vec![Machine::crd(), MachineClass::crd()];
+    let mut crds = vec![Machine::crd(), MachineClass::crd(), MachineSet::crd(), MachineDeployment::crd()];
     for version in crds.iter_mut().flat_map(|crd| &mut crd.spec.versions) {
         if let Some(schema) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {
             without_defaults(schema);
+            // Gardener's definitions take an object without a spec.
+            if schema.required.as_deref() == Some(&["spec".to_owned()]) {
+                schema.required = None;
+            }
         }
     }
     crds
@@ -42,6 +55,15 @@ fn without_defaults(schema: &mut JSONSchemaProps) {
 /// An object whose fields are kept whatever they are.
 fn open_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+}
+
+/// An int-or-string map, as Kubernetes writes quantities.
+fn quantities() -> Schema {
+    json_schema!({"type": "object", "additionalProperties": {"x-kubernetes-int-or-string": true}})
+}
+
+fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
 }
 
 fn date_time(_: &mut SchemaGenerator) -> Schema {
@@ -72,7 +94,12 @@ mod tests {
             .collect();
         assert_eq!(
             names,
-            [("Machine", "machines", "mc".to_owned()), ("MachineClass", "machineclasses", "mcc".to_owned())]
+            [
+                ("Machine", "machines", "mc".to_owned()),
+                ("MachineClass", "machineclasses", "mcc".to_owned()),
+                ("MachineSet", "machinesets", "mcs".to_owned()),
+                ("MachineDeployment", "machinedeployments", "mcd".to_owned()),
+            ]
         );
         assert!(crds[0].spec.versions[0].subresources.as_ref().is_some_and(|sub| sub.status.is_some()));
         assert!(crds[1].spec.versions[0].subresources.is_none());

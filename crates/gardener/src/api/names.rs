@@ -24,3 +24,52 @@ pub const CRITICAL_COMPONENTS_TAINT: &str = "node.gardener.cloud/critical-compon
 pub const ATTEMPT_ANNOTATION: &str = "machine.hostler.dev/create-attempt";
 /// On a Machine: where its server was ordered. It is looked for there and nowhere else.
 pub const PLACE_ANNOTATION: &str = "machine.hostler.dev/place";
+
+/// On MachineSet and Machine, and in a MachineSet's selector: which template it is made from.
+pub const HASH_LABEL: &str = "machine-template-hash";
+/// On a Machine and a Node: `successful` or `failed`, the outcome of an update in place.
+pub const UPDATE_RESULT_LABEL: &str = "node.machine.sapcloud.io/update-result";
+pub const UPDATE_SUCCESSFUL: &str = "successful";
+/// On a Node: why its update in place failed.
+pub const UPDATE_FAILED_ANNOTATION: &str = "node.machine.sapcloud.io/update-failed-reason";
+/// On a Node: it shall be updated in place, sooner or later.
+pub const CANDIDATE_LABEL: &str = "node.machine.sapcloud.io/candidate-for-update";
+/// On a Node: it shall be updated in place now.
+pub const SELECTED_LABEL: &str = "node.machine.sapcloud.io/selected-for-update";
+/// On a Machine: when the autoscaler chose it to go.
+pub const MARKED_ANNOTATION: &str = "machine.sapcloud.io/marked-for-deletion-time";
+/// On a MachineDeployment: the machines that the autoscaler chose, as `name~time,…`.
+pub const TRIGGER_DELETION_ANNOTATION: &str = "node.machine.sapcloud.io/trigger-deletion-by-mcm";
+/// On MachineDeployment and MachineSet: when the autoscaler last changed the replicas.
+pub const SCALER_TIME_ANNOTATION: &str = "machine.sapcloud.io/last-deployment-replica-change-by-scaler-time";
+/// On a Machine or Node: whether it is kept although it failed.
+pub const PRESERVE_ANNOTATION: &str = "node.machine.sapcloud.io/preserve";
+pub const AUTO_PRESERVED: &str = "auto-preserved";
+/// On a Machine: what [`PRESERVE_ANNOTATION`] of its Node said last.
+pub const NODE_PRESERVE_ANNOTATION: &str = "node.machine.sapcloud.io/last-applied-node-preserve-value";
+/// On MachineSet and MachineDeployment: `True` means that no machines are made.
+pub const FREEZE_LABEL: &str = "freeze";
+/// On MachineSet and MachineDeployment: undo the freeze.
+pub const UNFREEZE_ANNOTATION: &str = "safety.machine.sapcloud.io/unfreeze";
+/// On a MachineSet: no machines are made because it is updated in place.
+pub const SCALE_UP_DISABLED_LABEL: &str = "node.machine.sapcloud.io/scale-up-disabled";
+/// A Node's taint while its MachineSet is an old one, and the note on the MachineSet that it was put there.
+pub const PREFER_NO_SCHEDULE: &str = "deployment.machine.sapcloud.io/prefer-no-schedule";
+/// On a Node: the autoscaler leaves it alone.
+pub const SCALE_DOWN_DISABLED_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
+/// On a Node: it was us who wrote the annotation above.
+pub const SCALE_DOWN_DISABLED_BY_US_ANNOTATION: &str =
+    "cluster-autoscaler.kubernetes.io/scale-down-disabled-by-mcm";
+/// On MachineSet and MachineDeployment: which template this is, counted.
+pub const REVISION_ANNOTATION: &str = "deployment.kubernetes.io/revision";
+/// On a MachineSet: the revisions it had before.
+pub const REVISION_HISTORY_ANNOTATION: &str = "deployment.kubernetes.io/revision-history";
+/// On a MachineSet: what its MachineDeployment asked for when it was last scaled.
+pub const DESIRED_REPLICAS_ANNOTATION: &str = "deployment.kubernetes.io/desired-replicas";
+/// On a MachineSet: what its MachineDeployment allowed at most when it was last scaled.
+pub const MAX_REPLICAS_ANNOTATION: &str = "deployment.kubernetes.io/max-replicas";
+/// On a MachineSet: the names of the machines it makes at present. Written before they are made.
+pub const CREATING_ANNOTATION: &str = "machine.hostler.dev/creating";
+/// The condition of a Node, and of its Machine, that tells of an update in place.
+pub const IN_PLACE_CONDITION: &str = "InPlaceUpdate";
+pub const REASON_UPDATE_SUCCESSFUL: &str = "UpdateSuccessful";
