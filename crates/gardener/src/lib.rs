@@ -6,6 +6,7 @@ mod keep;
 pub mod life;
 mod machine;
 mod metrics;
+pub mod sets;
 
 pub use hostler_node::Limits as DrainLimits;
 pub use machine::{Parts, run};

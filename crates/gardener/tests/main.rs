@@ -13,5 +13,9 @@ mod life;
 mod orders;
 #[path = "main/safety.rs"]
 mod safety;
+#[path = "main/sets.rs"]
+mod sets;
+#[path = "main/sets_sweep.rs"]
+mod sets_sweep;
 #[path = "main/sweep.rs"]
 mod sweep;
