@@ -1,6 +1,6 @@
 //! `hostler machine-controller`: the Gardener Machine controller as a process of its own.
 
-use crate::{kubeconfig, stop::StopSignals, web};
+use crate::{kubeconfig, machine_sets, stop::StopSignals, web};
 use anyhow::{Context, bail};
 use clap::{ArgAction, Args};
 use hostler_base::{Chance, Clock, GoDuration, Transport};
@@ -75,6 +75,8 @@ pub struct Options {
     /// Calls that may come at once.
     #[arg(long, default_value_t = 30, value_name = "CALLS")]
     kube_api_burst: u32,
+    #[command(flatten)]
+    sets: machine_sets::Options,
 }
 
 pub async fn run(options: Options) -> anyhow::Result<()> {
@@ -103,6 +105,17 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let cloud = stack(web::transport()?, &cloud);
     let surroundings =
         Surroundings { transport: cloud, clock: clock.clone(), chance: chance.split("stackit") };
+    // These have a lease of their own, whatever is said about the other one.
+    let sets = options.sets.with_machine_sets.then(|| machine_sets::Place {
+        control: control.clone(),
+        target: target.clone(),
+        namespace: options.namespace.clone(),
+        stack: StackOptions { client: "machine-sets", ..unfenced.clone() },
+        lease: lease(&options, &instance),
+        chance: chance.split("machine-sets"),
+        health: health.clone(),
+        options: options.sets.chosen(),
+    });
     let parts = Parts {
         control: kube_client(control, &stacked("control"), &options.namespace),
         namespace: options.namespace.clone(),
@@ -118,7 +131,14 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     };
     let stop = CancellationToken::new();
     // Boxed: these are large futures.
-    let work = Box::pin(lead(election, parts, stop.clone()));
+    let machines = Box::pin(lead(election, parts, stop.clone()));
+    let sets = Box::pin(async {
+        match sets {
+            Some(place) => machine_sets::lead(place, stop.clone()).await,
+            None => Ok(()),
+        }
+    });
+    let work = async { tokio::try_join!(machines, sets).map(|((), ())| ()) };
     let serve = async { axum::serve(listener, health.router()).await };
     let ended = async {
         tokio::select! {

@@ -9,6 +9,7 @@ mod dev;
 mod kubeconfig;
 mod logs;
 mod machine_controller;
+mod machine_sets;
 #[cfg(feature = "playground")]
 mod sim;
 mod stop;

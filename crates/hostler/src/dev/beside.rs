@@ -10,7 +10,7 @@ use std::{
     path::{Path, absolute},
 };
 
-pub async fn run(kubeconfig: &Path) -> anyhow::Result<()> {
+pub async fn run(kubeconfig: &Path, with_machine_sets: bool) -> anyhow::Result<()> {
     let mut stop = StopSignals::listen()?;
     let shown = kubeconfig.display();
     let kubeconfig = absolute(kubeconfig).with_context(|| format!("{shown} is no file name"))?;
@@ -19,7 +19,7 @@ pub async fn run(kubeconfig: &Path) -> anyhow::Result<()> {
     let kubernetes = crate::kubeconfig::transport(config)?;
     let mut world = World::beside(kubernetes, Clock::system(), Chance::from_entropy(), None);
     install_definitions(&world).await.with_context(|| format!("{address}, where {shown} leads"))?;
-    populate(&mut world);
+    populate(&mut world, with_machine_sets);
     // Without a reader of these lines the world is there all the same.
     let _ = writeln!(
         io::stdout(),

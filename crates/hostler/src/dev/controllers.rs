@@ -1,10 +1,14 @@
 //! The controllers as processes of the world.
 
-use hostler_controller::{Health, Metrics, StackOptions};
-use hostler_gardener::{DrainLimits, Parts};
+use crate::machine_sets::{self, Place};
+use hostler_controller::{Health, LeaseOptions, Metrics, StackOptions};
+use hostler_gardener::{
+    DrainLimits, Parts,
+    sets::{LEASE, SetOptions},
+};
 use hostler_sim::Context;
 use hostler_stackit::StackitFactory;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// The simulated STACKIT's name in the world.
 pub const STACKIT: &str = "stackit";
@@ -34,4 +38,26 @@ pub async fn machine_controller(context: Context) {
     };
     // Boxed: it is a large future, and this one is moved around.
     Box::pin(hostler_gardener::run(parts, context.shutdown.clone())).await;
+}
+
+/// The controllers of MachineSets and MachineDeployments.
+pub async fn machine_sets(context: Context) {
+    let metrics = Metrics::new();
+    let instance = format!("{}-{}", context.actor, context.incarnation);
+    let place = Place {
+        control: context.transport("kubernetes"),
+        target: context.transport("kubernetes"),
+        namespace: NAMESPACE.to_owned(),
+        stack: StackOptions {
+            timeout: Duration::from_secs(5),
+            ..StackOptions::alone("kubernetes", metrics.clone(), context.clock.clone())
+        },
+        lease: LeaseOptions::new(NAMESPACE, LEASE, instance),
+        chance: context.chance.clone(),
+        health: Health::new(metrics),
+        options: SetOptions::default(),
+    };
+    if let Err(error) = machine_sets::lead(place, context.shutdown.clone()).await {
+        tracing::warn!(%error, "MachineSets are not looked after for a moment");
+    }
 }

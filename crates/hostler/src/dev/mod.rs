@@ -45,11 +45,14 @@ pub struct Options {
     /// made for trying things, since nodes that are not real join it.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "kubeconfig"])]
     beside: Option<PathBuf>,
+    /// Beside a cluster: looks after MachineSets and MachineDeployments too. Only where Gardener's manager does not.
+    #[arg(long, requires = "beside")]
+    with_machine_sets: bool,
 }
 
 pub async fn run(options: Options) -> anyhow::Result<()> {
     match &options.beside {
-        Some(kubeconfig) => beside::run(kubeconfig).await,
+        Some(kubeconfig) => beside::run(kubeconfig, options.with_machine_sets).await,
         None => run_embedded(options).await,
     }
 }
@@ -152,7 +155,7 @@ async fn start_world(clock: Clock, token: SecretString, ca_pem: &str) -> anyhow:
         pod_garbage_period: Duration::from_secs(1),
         ..hostler_cluster::Options::all()
     });
-    populate(&mut world);
+    populate(&mut world, true);
     Ok(world)
 }
 
@@ -169,11 +172,14 @@ async fn install_definitions(world: &World) -> anyhow::Result<()> {
 }
 
 /// Nodes, a cloud and the controllers.
-fn populate(world: &mut World) {
+fn populate(world: &mut World, with_machine_sets: bool) {
     let nodes = world.start_hollow_nodes();
     boot_nodes(&nodes);
     start_stackit(world, nodes);
     world.start("machine-controller", |context| Box::pin(controllers::machine_controller(context)));
+    if with_machine_sets {
+        world.start("machine-sets", |context| Box::pin(controllers::machine_sets(context)));
+    }
 }
 
 fn boot_nodes(nodes: &HollowNodes) {
@@ -220,8 +226,9 @@ fn what_to_try(kubeconfig: &Path) -> String {
         "In another terminal:
   export KUBECONFIG={kubeconfig}
   kubectl get nodes
-  kubectl apply -f samples/                  # a Secret, a MachineClass and a Machine
-  kubectl get machines -w                    # the Machine becomes a server and a node
+  kubectl apply -f samples/                  # a MachineClass, a Machine, a set and a deployment of them
+  kubectl get machines -w                    # each becomes a server and a node
+  kubectl scale machinedeployment pool --replicas=5
   kubectl create deployment web --image=x --replicas=20
   kubectl get pods -o wide
   kubectl drain node-1 --ignore-daemonsets   # and back: kubectl uncordon node-1

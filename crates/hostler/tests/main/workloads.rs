@@ -70,6 +70,8 @@ fn the_samples_become_a_node_and_go_in_one_go() {
             "secret/stackit",
             "machineclass.machine.sapcloud.io/small",
             "machine.machine.sapcloud.io/machine-1",
+            "machineset.machine.sapcloud.io/set",
+            "machinedeployment.machine.sapcloud.io/pool",
         ] {
             assert!(said.contains(&format!("{object} created\n")), "{said}");
         }
@@ -78,21 +80,32 @@ fn the_samples_become_a_node_and_go_in_one_go() {
         let table = kubectl.run(&["get", "machines"]);
         let lines: Vec<Vec<&str>> = table.lines().map(columns).collect();
         assert_eq!(lines[0][..2], ["NAME", "STATUS"]);
-        assert_eq!(lines[1][..2], ["machine-1", "Running"]);
-        assert_eq!(
-            kubectl.run(&["get", "mc", "-o", "jsonpath={.items[0].metadata.labels.node}"]),
-            "machine-1"
-        );
+        let running = lines.iter().filter(|line| line[..2] == ["machine-1", "Running"]);
+        assert_eq!(running.count(), 1, "{table}");
+        let node = kubectl.run(&["get", "mc", "machine-1", "-o", "jsonpath={.metadata.labels.node}"]);
+        assert_eq!(node, "machine-1");
         kubectl.run(&["wait", "node/machine-1", "--for=condition=Ready", limit]);
         let id = kubectl.run(&["get", "node", "machine-1", "-o", "jsonpath={.spec.providerID}"]);
         assert!(id.starts_with("stackit://"), "{id}");
         let described = kubectl.run(&["describe", "machine", "machine-1"]);
         assert!(described.contains("Provider ID:  stackit://"), "{described}");
 
-        // All three at once: what the Machine needs in order to go stays until it is gone.
+        kubectl.run(&["wait", "machineset/set", "--for=jsonpath={.status.readyReplicas}=2", limit]);
+        let available = |count: u32| format!("--for=jsonpath={{.status.availableReplicas}}={count}");
+        kubectl.run(&["wait", "machinedeployment/pool", &available(3), limit]);
+        kubectl.run(&["scale", "machinedeployment", "pool", "--replicas=4"]);
+        kubectl.run(&["wait", "mcd/pool", &available(4), limit]);
+        let table = kubectl.run(&["get", "machinedeployments"]);
+        let lines: Vec<Vec<&str>> = table.lines().map(columns).collect();
+        assert_eq!(lines[0][..5], ["NAME", "READY", "DESIRED", "UP-TO-DATE", "AVAILABLE"]);
+        assert_eq!(lines[1][..5], ["pool", "4", "4", "4", "4"]);
+        kubectl.run(&["scale", "mcd/pool", "--replicas=1"]);
+        kubectl.run(&["wait", "mcd/pool", "--for=jsonpath={.status.replicas}=1", limit]);
+
+        // All at once: what a Machine needs in order to go stays until it is gone.
         let said = kubectl.run(&["delete", "-f", samples, limit]);
-        assert_eq!(said.lines().filter(|line| line.contains(" deleted")).count(), 3, "{said}");
-        kubectl.wait_until_none(&["machines,machineclasses,secrets"]);
+        assert_eq!(said.lines().filter(|line| line.contains(" deleted")).count(), 5, "{said}");
+        kubectl.wait_until_none(&["machines,machinesets,machinedeployments,machineclasses,secrets"]);
         assert!(kubectl.refused(&["get", "node", "machine-1"]).contains("NotFound"));
         assert_eq!(kubectl.run(&["get", "nodes", "-o", "name"]).lines().count(), 3);
     });
@@ -113,7 +126,9 @@ fn pods_that_fit_nowhere_get_a_new_machine() {
             (!message.is_empty()).then_some(message)
         });
         assert!(message.starts_with("0/3 nodes are available: 3 node(s) were unschedulable"), "{message}");
-        kubectl.run(&["apply", "-f", samples().to_str().unwrap()]);
+        for sample in ["secret.yaml", "machine-class.yaml", "machine.yaml"] {
+            kubectl.run(&["apply", "-f", samples().join(sample).to_str().unwrap()]);
+        }
         kubectl.run(&["rollout", "status", "deployment/web", limit]);
         let node = kubectl.run(&["get", "pods", "-l", "app=web", "-o", "jsonpath={.items[0].spec.nodeName}"]);
         assert_eq!(node, "machine-1");
