@@ -177,6 +177,11 @@ pub async fn nothing_is_left(admin: &Client) -> bool {
         && api::<MachineDeployment>(admin).list(&ListParams::default()).await.unwrap().items.is_empty()
 }
 
+/// The foreign server may have a node of its own.
+async fn left_of_ours(stage: &Stage) -> Vec<String> {
+    stage.leftovers().await.into_iter().filter(|left| left != "node m-1").collect()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_machine_set_has_as_many_machines_as_it_should() {
     let mut stage = Stage::new(Plan::seeded(30), Settings::default()).await;
@@ -206,7 +211,7 @@ async fn a_machine_set_has_as_many_machines_as_it_should() {
     );
     api::<MachineSet>(&stage.user).delete("s", &DeleteParams::default()).await.unwrap();
     stage.world.run_until("nothing is left", SOON, async || nothing_is_left(&admin).await).await.unwrap();
-    assert_eq!(stage.leftovers().await, ["node m-1"], "somebody else's");
+    assert_eq!(left_of_ours(&stage).await, [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -251,7 +256,7 @@ async fn a_deployment_rolls_and_is_recreated_and_scaled() {
             && api::<Secret>(&admin).list(&ListParams::default()).await.unwrap().items.is_empty()
     };
     stage.world.run_until("nothing is left", SOON, all_gone).await.unwrap();
-    assert_eq!(stage.leftovers().await, ["node m-1"], "somebody else's");
+    assert_eq!(left_of_ours(&stage).await, [""; 0]);
 }
 
 /// What is allowed at present.
