@@ -78,7 +78,7 @@ fn unknown_binaries_and_full_directories_are_told() {
     assert!(stderr.ends_with("is not empty: give an empty directory with --dir\n"), "{stderr}");
 }
 
-/// What the kubeadm providers' webhooks fill in shows that each of them answers.
+/// Each of the kubeadm providers has a webhook that must answer before its object is taken.
 const KUBEADM: &str = "
 apiVersion: bootstrap.cluster.x-k8s.io/v1beta2
 kind: KubeadmConfig
