@@ -17,12 +17,8 @@ impl Chance {
 
     /// An independent sequence that depends only on this source's state and `subject`.
     pub fn split(&self, subject: &str) -> Self {
-        // FNV-1a: stable over versions and processes, unlike the standard library's hashers.
-        let hash = subject.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
         let seed = self.with(|rng| rng.clone().u64(..));
-        Self::from_seed(seed ^ hash)
+        Self::from_seed(seed ^ stable_hash(subject))
     }
 
     pub fn u64(&self) -> u64 {
@@ -61,6 +57,13 @@ impl Chance {
     }
 }
 
+/// A number that depends on nothing but the text: FNV-1a, which is the same over versions and processes, unlike
+/// the standard library's hashers.
+pub fn stable_hash(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,11 +79,21 @@ mod tests {
     }
 
     #[test]
-    fn a_split_depends_on_its_subject_and_not_on_later_draws() {
+    fn a_split_depends_on_its_subject_and_on_neither_later_draws_nor_other_splits() {
         let chance = Chance::from_seed(1);
-        let before = chance.split("a").u64();
-        assert_eq!(Chance::from_seed(1).split("a").u64(), before);
-        assert_ne!(chance.split("b").u64(), before);
+        let (one, other) = (chance.split("a"), chance.split("b"));
+        chance.u64();
+        let drawn = one.u64();
+        assert_eq!(Chance::from_seed(1).split("a").u64(), drawn);
+        assert_ne!(other.u64(), drawn);
+        assert_ne!(chance.split("a").u64(), drawn, "the source has moved on");
+    }
+
+    #[test]
+    fn a_stable_hash_is_the_published_one() {
+        assert_eq!(stable_hash(""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(stable_hash("a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(stable_hash("foobar"), 0x8594_4171_f739_67e8);
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod go_duration;
 pub mod transport;
 
 pub use backoff::Backoff;
-pub use chance::Chance;
+pub use chance::{Chance, stable_hash};
 pub use clock::Clock;
 pub use go_duration::GoDuration;
 pub use transport::{Body, BoxError, Transport};

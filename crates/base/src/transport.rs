@@ -45,14 +45,19 @@ where
 /// A future that may move between threads.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Sends a request and reads the whole answer, at most `limit` bytes of it. The futures are boxed: without
-/// that the compiler cannot see that a caller's future may move between threads.
+/// Sends a request when the answer is first awaited. The future is boxed: without that the compiler cannot see
+/// that a caller's future may move between threads.
+pub fn send(transport: &Transport, request: Request<Body>) -> BoxFuture<Result<Response<Body>, BoxError>> {
+    Box::pin(transport.clone().oneshot(request))
+}
+
+/// Sends a request and reads the whole answer, at most `limit` bytes of it.
 pub fn exchange(
     transport: &Transport,
     request: Request<Body>,
     limit: usize,
 ) -> BoxFuture<Result<Response<Bytes>, BoxError>> {
-    let call: BoxFuture<Result<Response<Body>, BoxError>> = Box::pin(transport.clone().oneshot(request));
+    let call = send(transport, request);
     Box::pin(async move {
         let (head, body) = call.await?.into_parts();
         let read: BoxFuture<Result<Collected<Bytes>, BoxError>> =

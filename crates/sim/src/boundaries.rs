@@ -33,6 +33,8 @@ impl fmt::Display for Boundary {
 pub enum Class {
     Effect,
     Read,
+    /// A read that may be answered by a replica which is behind: one with `resourceVersion=0`.
+    CachedRead,
     Watch,
     Lease,
 }
@@ -42,6 +44,7 @@ impl fmt::Display for Class {
         f.write_str(match self {
             Self::Effect => "effect",
             Self::Read => "read",
+            Self::CachedRead => "cached read",
             Self::Watch => "watch",
             Self::Lease => "lease",
         })
@@ -70,7 +73,7 @@ impl Recording {
         for (class, boundary) in &self.0 {
             let line = match class {
                 Class::Effect => boundary.to_string(),
-                Class::Read | Class::Watch | Class::Lease => {
+                Class::Read | Class::CachedRead | Class::Watch | Class::Lease => {
                     let shown = boundary.to_string();
                     let without_number = shown.rsplit_once(" #").map_or(shown.as_str(), |(head, _)| head);
                     format!("{without_number} ({class})")

@@ -191,6 +191,9 @@ impl Supervisor {
             }
         }
         // Whoever honours the shutdown ends by itself; the dead and the stalled are dropped.
+        let fences: Vec<Fence> =
+            self.live.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        fences.iter().filter(|fence| fence.is_stalled()).for_each(Fence::close);
         while !self.live.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
             match self.running.join_next().await {
                 Some(Ok(Happened::Ended { incarnation, .. })) => self.forget(incarnation),

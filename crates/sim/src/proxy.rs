@@ -1,7 +1,6 @@
 //! A reverse proxy on loopback: lets a process of its own call through a [`Transport`], and with that across
 //! the wire, where its calls are named and may be broken.
 
-use crate::wire::ask;
 use hostler_base::{Body, BoxError, Transport, transport};
 use http::{Request, header};
 use hyper::{body::Incoming, service::service_fn};
@@ -57,7 +56,7 @@ async fn pass(to: Transport, request: Request<Incoming>) -> Result<http::Respons
     for name in [header::HOST, header::CONNECTION, header::TRANSFER_ENCODING] {
         request.headers_mut().remove(name);
     }
-    let mut response = ask(&to, request).await?;
+    let mut response = transport::send(&to, request).await?;
     for name in [header::CONNECTION, header::TRANSFER_ENCODING] {
         response.headers_mut().remove(name);
     }

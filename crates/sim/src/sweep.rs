@@ -3,15 +3,12 @@
 
 use crate::{
     boundaries::{Boundary, Class, Recording},
-    wire::{Break, Fault, Plan, Violation, Wire},
+    wire::{Break, Fault, Plan, Violation, Wire, last_lines},
 };
 use std::{
     fmt, io,
     time::{Duration, Instant},
 };
-
-/// How many lines of its trace a failed run shows.
-const TAIL: usize = 60;
 
 /// How one run of a flow ended.
 #[derive(Clone, Debug)]
@@ -128,8 +125,7 @@ fn judge(at: Option<(Boundary, Fault)>, seed: u64, finished: Finished) -> Option
     if goal.is_none() && finished.violations.is_empty() {
         return None;
     }
-    let lines: Vec<&str> = finished.trace.lines().collect();
-    let tail = lines[lines.len().saturating_sub(TAIL)..].join("\n");
+    let tail = last_lines(&finished.trace);
     Some(Failure { at, seed, goal, violations: finished.violations, tail })
 }
 
@@ -158,11 +154,8 @@ pub fn all_faults(class: Class, boundary: &Boundary) -> Vec<Fault> {
             answer(500, true),
             answer(503, true),
         ]),
-        Class::Read => {
-            if boundary.verb == "LIST" {
-                faults.extend((1..=3).map(Fault::Behind));
-            }
-        }
+        Class::Read => {}
+        Class::CachedRead => faults.extend((1..=3).map(Fault::Behind)),
         Class::Watch => {
             faults.push(answer(410, false));
             let breaks = [

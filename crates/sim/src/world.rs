@@ -281,6 +281,10 @@ impl Drop for World {
     fn drop(&mut self) {
         self.shutdown.cancel();
         if let Some(wire) = &self.wire {
+            if std::thread::panicking() {
+                // A test fails in this world: this is what it takes to see why, and to see it again.
+                eprintln!("{}", wire.story());
+            }
             wire.cut();
         }
     }

@@ -1,4 +1,4 @@
-use super::{TimedOut, send};
+use super::TimedOut;
 use crate::{Fence, Fenced, metrics::Metrics};
 use hostler_base::{Body, BoxError, Clock, Transport, transport};
 use http::{Method, Request};
@@ -31,7 +31,7 @@ fn changes_something<B>(request: &Request<B>) -> bool {
 pub(super) fn fenced(inner: Transport, fence: Fence, needed: Duration) -> Transport {
     transport::from_service(tower::service_fn(move |request: Request<Body>| {
         let refused = if changes_something(&request) { fence.check(needed).err() } else { None };
-        let answer = send(&inner, request);
+        let answer = transport::send(&inner, request);
         async move {
             match refused {
                 Some(refused) => Err(refused.into()),
@@ -48,7 +48,7 @@ pub(super) fn counted(inner: Transport, client: &'static str, clock: Clock, metr
             Some(CallName { verb, resource }) => (Cow::Borrowed(*verb), Cow::Borrowed(*resource)),
             None => kubernetes_name(request.method(), request.uri().path(), is_watch(&request)),
         };
-        let (answer, clock, metrics) = (send(&inner, request), clock.clone(), metrics.clone());
+        let (answer, clock, metrics) = (transport::send(&inner, request), clock.clone(), metrics.clone());
         async move {
             let start = clock.instant();
             let answer = answer.await;

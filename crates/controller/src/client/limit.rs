@@ -1,4 +1,3 @@
-use super::send;
 use hostler_base::{Body, Clock, Transport, transport};
 use http::Request;
 use std::{
@@ -19,7 +18,7 @@ pub(super) fn limited(inner: Transport, rate: Rate, clock: Clock) -> Transport {
     let bucket = Arc::new(Mutex::new(Bucket::new(rate, clock.instant())));
     transport::from_service(tower::service_fn(move |request: Request<Body>| {
         let wait = bucket.lock().unwrap_or_else(PoisonError::into_inner).reserve(clock.instant());
-        let (answer, clock) = (send(&inner, request), clock.clone());
+        let (answer, clock) = (transport::send(&inner, request), clock.clone());
         async move {
             if !wait.is_zero() {
                 clock.sleep(wait).await;

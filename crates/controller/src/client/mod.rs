@@ -14,9 +14,9 @@ pub use timeout::TimedOut;
 
 use crate::{Fence, metrics::Metrics};
 use hostler_base::{Body, BoxError, Clock, Transport, transport};
-use http::{HeaderValue, Request, Response, header::USER_AGENT};
+use http::{HeaderValue, Request, header::USER_AGENT};
 use http_body_util::BodyExt;
-use std::{future::Future, pin::Pin, time::Duration};
+use std::time::Duration;
 use tower::ServiceExt;
 
 /// How a client behaves.
@@ -67,13 +67,6 @@ pub fn stack(inner: Transport, options: &StackOptions) -> Transport {
     };
     let introduced = transport::from_service(limited.map_request(introduce));
     call::counted(introduced, options.client, options.clock.clone(), options.metrics.clone())
-}
-
-type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
-
-/// The answer to a call that is sent when the answer is first awaited.
-fn send(inner: &Transport, request: Request<Body>) -> Answer {
-    Box::pin(inner.clone().oneshot(request))
 }
 
 /// A Kubernetes client on a stack. It retries nothing by itself.

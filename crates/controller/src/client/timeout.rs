@@ -1,4 +1,4 @@
-use super::{call::is_watch, send};
+use super::call::is_watch;
 use bytes::Bytes;
 use hostler_base::{Body, BoxError, Transport, transport};
 use http::{Request, Response};
@@ -24,7 +24,7 @@ pub(super) fn bounded(inner: Transport, limit: Duration) -> Transport {
     transport::from_service(tower::service_fn(move |request: Request<Body>| {
         let streams = is_watch(&request);
         let what = format!("{} {}", request.method(), request.uri().path());
-        let answer = send(&inner, request);
+        let answer = transport::send(&inner, request);
         async move {
             let deadline = Instant::now() + limit;
             let too_late = TimedOut { what, limit };

@@ -4,7 +4,7 @@ use super::{
     MachineSpec, Pods, RETRY, node,
     pod::{self, Here, Step},
 };
-use hostler_base::Clock;
+use hostler_base::{Clock, stable_hash};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     coordination::v1::Lease,
@@ -294,12 +294,9 @@ fn is_valid_token(known: &Secret, id: &str, secret: &str, now: Timestamp) -> boo
 
 /// A delay within one period that depends on nothing but the name.
 fn stagger(name: &str) -> Duration {
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
     let period = u64::try_from(RENEW_EVERY.as_millis()).unwrap_or(10_000);
     // The upper bits: the lower ones of similar names are alike.
-    Duration::from_millis((hash >> 17) % period)
+    Duration::from_millis((stable_hash(name) >> 17) % period)
 }
 
 #[cfg(test)]

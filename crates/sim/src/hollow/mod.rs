@@ -8,7 +8,7 @@ mod machine;
 mod node;
 mod pod;
 
-use futures::{StreamExt, TryStreamExt};
+use futures::TryStreamExt;
 use hostler_base::Clock;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -31,6 +31,8 @@ pub use pod::{COMPLETE_AFTER, FAIL_AFTER, READY_AFTER, STOP_AFTER};
 
 /// How long to wait after a failed call.
 const RETRY: Duration = Duration::from_secs(1);
+/// How long the watch of pods may tell nothing.
+const SILENCE: Duration = Duration::from_mins(10);
 
 /// A machine that can become a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -215,7 +217,10 @@ impl Running {
                     // Nobody can boot or shut down anything any more; the machines run on.
                     None => pending().await,
                 },
-                Some(_) = self.tasks.join_next() => {}
+                Some(ended) = self.tasks.join_next() => if let Err(error) = ended && error.is_panic() {
+                    // A node that is silently gone would be taken for a fault of whoever looks after it.
+                    std::panic::resume_unwind(error.into_panic());
+                },
             }
         }
     }
@@ -238,25 +243,54 @@ impl Running {
     }
 }
 
+/// Follows all pods for ever. A watch that has told nothing for long may be on a connection that died without a
+/// word: it is begun anew.
 async fn watch_pods(client: Client, pods: Pods) {
-    let bound = watcher::Config::default().fields("spec.nodeName!=");
-    let events = watcher(Api::<Pod>::all(client), bound).then(|event| async {
-        if event.is_err() {
-            tokio::time::sleep(RETRY).await;
-        }
-        event
-    });
-    let mut events = pin!(events);
-    let mut listed = Vec::new();
     loop {
-        match events.try_next().await {
-            Ok(Some(Event::Init)) => listed.clear(),
-            Ok(Some(Event::InitApply(pod))) => listed.push(pod),
-            Ok(Some(Event::InitDone)) => pods.replace(std::mem::take(&mut listed)),
-            Ok(Some(Event::Apply(pod))) => pods.put(pod),
-            Ok(Some(Event::Delete(pod))) => pods.remove(&pod),
-            Ok(None) => return,
-            Err(error) => tracing::debug!(%error, "the hollow nodes' watch of pods failed"),
+        let bound = watcher::Config::default().fields("spec.nodeName!=");
+        let mut events = pin!(watcher(Api::<Pod>::all(client.clone()), bound));
+        let mut listed = Vec::new();
+        while let Ok(event) = tokio::time::timeout(SILENCE, events.try_next()).await {
+            match event {
+                Ok(Some(Event::Init)) => listed.clear(),
+                Ok(Some(Event::InitApply(pod))) => listed.push(pod),
+                Ok(Some(Event::InitDone)) => pods.replace(std::mem::take(&mut listed)),
+                Ok(Some(Event::Apply(pod))) => pods.put(pod),
+                Ok(Some(Event::Delete(pod))) => pods.remove(&pod),
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::debug!(%error, "the hollow nodes' watch of pods failed");
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{Request, Response};
+    use serde_json::json;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_on_a_dead_connection_is_begun_anew() {
+        let lists = Arc::new(AtomicUsize::new(0));
+        let counted = lists.clone();
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let lists = counted.clone();
+            async move {
+                if request.uri().query().unwrap_or_default().contains("watch=true") {
+                    std::future::pending::<()>().await;
+                }
+                lists.fetch_add(1, Ordering::SeqCst);
+                let list = json!({"metadata": {"resourceVersion": "1"}, "items": []}).to_string();
+                Ok::<_, std::io::Error>(Response::new(kube::client::Body::from(list.into_bytes())))
+            }
+        });
+        let watching = watch_pods(Client::new(service, "default"), Pods::default());
+        assert!(tokio::time::timeout(SILENCE * 3, watching).await.is_err(), "it goes on for ever");
+        assert_eq!(lists.load(Ordering::SeqCst), 3);
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn decide(pod: &Pod, here: &Here, now: Timestamp) -> Step {
         return Step::Rest;
     }
     if phase == "Pending" {
-        let started = here.seen + START_TIME;
+        let started = later(here.seen, START_TIME);
         if now < started {
             return Step::Wait(started);
         }
@@ -66,7 +66,7 @@ pub(super) fn decide(pod: &Pod, here: &Here, now: Timestamp) -> Step {
         return Step::Report(Box::new(running(pod, status, here, (now, now), ready)));
     }
     let started = status.start_time.as_ref().map_or(here.seen, |time| time.0);
-    let end = end_of(pod).map(|(after, succeeds)| (started + after, succeeds));
+    let end = end_of(pod).map(|(after, succeeds)| (later(started, after), succeeds));
     if let Some((end, succeeds)) = end
         && now >= end
     {
@@ -81,17 +81,24 @@ pub(super) fn decide(pod: &Pod, here: &Here, now: Timestamp) -> Step {
     next.map_or(Step::Rest, Step::Wait)
 }
 
+/// A time that cannot be told is the end of all times: annotations hold any number.
+fn later(at: Timestamp, after: SignedDuration) -> Timestamp {
+    at.checked_add(after)
+        .unwrap_or_else(|_| if after.is_negative() { Timestamp::MIN } else { Timestamp::MAX })
+}
+
 fn seconds(pod: &Pod, annotation: &str) -> Option<SignedDuration> {
     pod.annotations().get(annotation)?.parse().ok().map(SignedDuration::from_secs)
 }
 
 fn ready_at(pod: &Pod, started: Timestamp) -> Timestamp {
-    started + seconds(pod, READY_AFTER).unwrap_or_default()
+    later(started, seconds(pod, READY_AFTER).unwrap_or_default())
 }
 
 fn stopped_at(pod: &Pod, deadline: Timestamp) -> Timestamp {
     let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or_default());
-    (deadline - grace + seconds(pod, STOP_AFTER).unwrap_or(STOP_TIME)).min(deadline)
+    let asked = deadline.checked_sub(grace).unwrap_or(Timestamp::MIN);
+    later(asked, seconds(pod, STOP_AFTER).unwrap_or(STOP_TIME)).min(deadline)
 }
 
 /// When a pod ends by itself, and whether well. One that restarts always does not.
@@ -258,6 +265,21 @@ mod tests {
             life(pod(json!({ FAIL_AFTER: "2", READY_AFTER: "9" }), "OnFailure")),
             [running(1, false), (3, "Failed".to_owned(), false)]
         );
+    }
+
+    #[test]
+    fn numbers_beyond_all_time_do_no_harm() {
+        let (most, least) = (i64::MAX.to_string(), i64::MIN.to_string());
+        let never = pod(json!({ READY_AFTER: most, COMPLETE_AFTER: most }), "Never");
+        let Step::Report(status) = decide_at(&never, SEEN + 1) else { panic!("no report") };
+        assert!(!is_true(&status, "Ready"));
+        let mut running = Pod { status: Some(*status), ..never };
+        assert_eq!(decide_at(&running, SEEN + 2), Step::Wait(Timestamp::MAX));
+        running.metadata.deletion_timestamp = Some(Time(at(SEEN)));
+        running.metadata.deletion_grace_period_seconds = Some(i64::MAX);
+        running.metadata.annotations = Some([(STOP_AFTER.to_owned(), most)].into());
+        assert_eq!(decide_at(&running, SEEN), Step::Remove);
+        assert_eq!(life(pod(json!({ READY_AFTER: least }), "Always")), [(1, "Running".to_owned(), true)]);
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod token;
 mod view;
 mod volume;
 
+use crate::wire::Paths;
 use axum::Router;
 use cloud::Cloud;
 use create::NewServer;
@@ -70,6 +71,11 @@ impl Stackit {
     /// answer then.
     pub fn router(&self) -> Router {
         http::router(self.clone())
+    }
+
+    /// How calls to it are named.
+    pub fn paths() -> Paths {
+        Paths::templates(operation::templates().iter().map(String::as_str).chain(["/token"]))
     }
 
     /// The same as [`Stackit::router`], as a transport whose calls can fail.

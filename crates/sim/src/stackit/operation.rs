@@ -1,6 +1,7 @@
 //! Which operation a method and a path mean, in both versions of the API.
 
 use http::Method;
+use std::collections::BTreeSet;
 
 /// What stands before an operation's own path.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -126,6 +127,33 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     OPERATIONS.iter().map(|(_, _, _, operation)| operation.name()).chain([Operation::Token.name()])
 }
 
+/// Every path of both versions, with names for what varies.
+pub(super) fn templates() -> BTreeSet<String> {
+    let of = |(scope, _, path, _): &(Scope, Method, &str, Operation)| {
+        let own = named(path);
+        let (region, global) = match scope {
+            Scope::Project => ("/v2/projects/{project}/regions/{region}/", "/v1/projects/{project}/"),
+            Scope::Region => ("/v2/regions/{region}/", "/v1/"),
+            Scope::Global => ("/v2/", "/v1/"),
+        };
+        [format!("{region}{own}"), format!("{global}{own}")]
+    };
+    OPERATIONS.iter().flat_map(of).collect()
+}
+
+/// `servers/{}` as `servers/{server}`.
+fn named(path: &str) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for part in path.split('/') {
+        let named = match parts.last() {
+            Some(kind) if part == "{}" => format!("{{{}}}", kind.trim_end_matches('s')),
+            _ => part.to_owned(),
+        };
+        parts.push(named);
+    }
+    parts.join("/")
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     V1,
@@ -230,6 +258,22 @@ mod tests {
             assert_eq!((found.project.as_str(), found.region.as_deref()), (project, region), "{path}");
             assert_eq!(found.ids, ids, "{path}");
         }
+    }
+
+    #[test]
+    fn every_path_has_a_template_with_names() {
+        let templates = templates();
+        for template in [
+            "/v2/projects/{project}/regions/{region}/servers",
+            "/v2/projects/{project}/regions/{region}/servers/{server}",
+            "/v2/projects/{project}/regions/{region}/networks/{network}/nics/{nic}",
+            "/v1/projects/{project}/servers/{server}/volume-attachments/{volume-attachment}",
+            "/v2/keypairs/{keypair}",
+            "/v1/availability-zones",
+        ] {
+            assert!(templates.contains(template), "{template} is not in {templates:#?}");
+        }
+        assert!(templates.iter().all(|template| !template.contains("{}")), "{templates:#?}");
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub enum Fault {
     CrashAfter,
     /// The calling incarnation stands still for so long before the request is sent; another one is started meanwhile.
     Stall(Duration),
-    /// A list is answered by a replica that is so many revisions behind.
+    /// A list that may be answered from a cache is answered by a replica that is so many revisions behind.
     Behind(u64),
     /// A watch breaks after so many events (bookmarks do not count).
     Watch { after: usize, then: Break },
@@ -49,10 +49,10 @@ pub enum Break {
 
 impl Fault {
     /// Whether the fault can happen to a call of this class.
-    pub(crate) fn fits(&self, boundary: &Boundary, class: Class) -> bool {
+    pub(crate) fn fits(&self, class: Class) -> bool {
         match self {
             Self::Watch { .. } => class == Class::Watch,
-            Self::Behind(_) => boundary.verb == "LIST",
+            Self::Behind(_) => class == Class::CachedRead,
             Self::Duplicate | Self::TimeoutAfter | Self::Answer { after_effect: true, .. } => {
                 class != Class::Watch
             }

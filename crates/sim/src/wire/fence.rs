@@ -36,6 +36,10 @@ impl Fence {
         *self.0.borrow() == State::Closed
     }
 
+    pub fn is_stalled(&self) -> bool {
+        *self.0.borrow() == State::Stalled
+    }
+
     /// Returns when a call may pass: at once while open, after the stall, never when closed.
     pub async fn pass(&self) {
         self.reach(State::Open).await;

@@ -33,12 +33,14 @@ use tokio::{
     task::JoinSet,
     time::Instant,
 };
-use tower::ServiceExt;
 
 /// How long an operating system keeps trying before it tells a caller that a connection has timed out.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Every call takes a little while, so that a loop without a pause does not stop virtual time.
 const LATENCY: Duration = Duration::from_millis(1);
+
+/// How many lines of its trace a failed run shows.
+const TAIL: usize = 60;
 
 /// Looks at the servers' state after every call, from outside of the controllers; an error is a violated invariant.
 pub type Observer = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
@@ -163,6 +165,11 @@ impl Wire {
         let mut text = self.state().trace.join("\n");
         text.push('\n');
         text
+    }
+
+    /// Seed and last calls, for whoever has to find out what went wrong.
+    pub fn story(&self) -> String {
+        format!("seed {}; the last calls were:\n{}", self.0.plan.seed, last_lines(&self.trace()))
     }
 
     pub fn recording(&self) -> Recording {
@@ -304,16 +311,16 @@ impl Wire {
         let ruled = plan.rules.iter().find(|(at, _)| at == boundary).map(|(_, fault)| fault.clone());
         ruled
             .or_else(|| plan.choosers.iter().find_map(|choose| choose(boundary, class)))
-            .or_else(|| self.draw(boundary, class))
-            .filter(|fault| fault.fits(boundary, class))
+            .or_else(|| self.draw(class))
+            .filter(|fault| fault.fits(class))
     }
 
-    fn draw(&self, boundary: &Boundary, class: Class) -> Option<Fault> {
+    fn draw(&self, class: Class) -> Option<Fault> {
         let odds = self.0.plan.odds.as_ref()?;
         if self.0.start.elapsed() >= odds.calm_after {
             return None;
         }
-        let mut fitting = odds.faults.iter().filter(|(_, fault)| fault.fits(boundary, class));
+        let mut fitting = odds.faults.iter().filter(|(_, fault)| fault.fits(class));
         fitting.find(|(probability, _)| self.0.chance.hit(*probability)).map(|(_, fault)| fault.clone())
     }
 
@@ -333,8 +340,11 @@ impl Wire {
             self.write(call, &format!("-> {}", first.status().as_u16()));
         }
         if call.class == Class::Watch {
-            let response = ask(server, sent.request()).await?;
+            let response = transport::send(server, sent.request()).await?;
             self.write(call, &format!("-> {}", response.status().as_u16()));
+            if call.fault == Some(Fault::CrashAfter) {
+                line.fence.close();
+            }
             if line.fence.is_closed() || response.status() != StatusCode::OK {
                 return Ok(response);
             }
@@ -364,7 +374,7 @@ impl Wire {
         call: &Call,
     ) -> Result<Response<Body>, BoxError> {
         let learns = *paths != Paths::Kubernetes || request.method() == Method::POST;
-        let response = ask(server, request).await?;
+        let response = transport::send(server, request).await?;
         let (parts, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();
         if learns
@@ -432,6 +442,12 @@ impl Wire {
     }
 }
 
+/// The end of a trace, as much of it as somebody wants to read.
+pub(crate) fn last_lines(trace: &str) -> String {
+    let lines: Vec<&str> = trace.lines().collect();
+    lines[lines.len().saturating_sub(TAIL)..].join("\n")
+}
+
 /// The list as it was so many revisions ago, where the request allows an old answer: a list without a
 /// resourceVersion is consistent on a real server too.
 async fn older(
@@ -460,20 +476,12 @@ async fn older(
     query.push(format!("resourceVersion={revision}&resourceVersionMatch=Exact"));
     let mut sent = sent.clone();
     sent.parts.uri = format!("{}?{}", sent.parts.uri.path(), query.join("&")).parse::<Uri>()?;
-    let old = ask(server, sent.request()).await?;
+    let old = transport::send(server, sent.request()).await?;
     Ok(if old.status().is_success() {
         (old, format!("answered as of {revision}"))
     } else {
         (newest, format!("{} for {revision}, so the newest state is given", old.status().as_u16()))
     })
-}
-
-/// Sends one request. Boxed, because the compiler cannot see otherwise that a future which holds it is `Send`.
-pub fn ask(
-    server: &Transport,
-    request: Request<Body>,
-) -> BoxFuture<'static, Result<Response<Body>, BoxError>> {
-    Box::pin(server.clone().oneshot(request))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

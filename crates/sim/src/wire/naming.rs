@@ -75,14 +75,30 @@ fn kubernetes(method: &Method, uri: &Uri, body: &[u8]) -> Named {
         values.extend(body_name(body));
     }
     let resource = rest.first().copied().unwrap_or_default();
+    if let ("events", Some(event)) = (resource, values.last_mut()) {
+        *event = without_draw(event);
+    }
     let class = if watch {
         Class::Watch
     } else if resource == "leases" {
         Class::Lease
+    } else if verb == "LIST" && query(uri).any(|pair| pair == ("resourceVersion", "0")) {
+        Class::CachedRead
     } else {
         Class::of(method)
     };
     Named { verb: verb.to_owned(), template: format!("/{}", template.join("/")), values, class }
+}
+
+/// An event's name is that of its object and a drawn number, which is another one as soon as an event more or
+/// less was written before.
+fn without_draw(event: &str) -> String {
+    match event.rsplit_once('.') {
+        Some((object, draw)) if draw.len() == 16 && draw.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+            format!("{object}.*")
+        }
+        _ => event.to_owned(),
+    }
 }
 
 fn cloud(templates: &[String], method: &Method, uri: &Uri, body: &[u8]) -> Named {
@@ -259,6 +275,26 @@ mod tests {
                 "",
                 "Lease PUT /apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name} n/l",
             ),
+            (
+                Method::POST,
+                "/api/v1/namespaces/n/events",
+                r#"{"metadata":{"name":"m-1.ebdac557b4146324"}}"#,
+                "Effect POST /api/v1/namespaces/{namespace}/events n/m-1.*",
+            ),
+            (
+                Method::PATCH,
+                "/api/v1/namespaces/n/events/m-1.0000000000000001",
+                "",
+                "Effect PATCH /api/v1/namespaces/{namespace}/events/{name} n/m-1.*",
+            ),
+            (
+                Method::PATCH,
+                "/api/v1/namespaces/n/events/by-hand.1",
+                "",
+                "Effect PATCH /api/v1/namespaces/{namespace}/events/{name} n/by-hand.1",
+            ),
+            (Method::GET, "/api/v1/pods?limit=5&resourceVersion=0", "", "CachedRead LIST /api/v1/pods "),
+            (Method::GET, "/api/v1/pods?resourceVersion=10", "", "Read LIST /api/v1/pods "),
             (Method::GET, "/version", "", "Read GET /version "),
         ];
         for (method, uri, body, expected) in cases {

@@ -1,14 +1,22 @@
 //! Each fault on its own: what the server saw, and what the caller got.
 
 use crate::tiny::cloud::{Switches, TinyCloud};
+use futures::StreamExt;
 use hostler_base::{BoxError, Chance, Clock, Transport, transport};
 use hostler_sim::{
-    Boundary, Fault, Plan, Wire,
+    Boundary, Class, Fault, Plan, Wire, World,
     incarnation::{Context, Process, Servers, Spec},
-    wire::ask,
+    sweep::all_faults,
+    wire::Break,
 };
 use http::{Method, Request};
 use http_body_util::BodyExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api, ResourceExt,
+    api::{ObjectMeta, PostParams},
+    runtime::watcher::{self, Event},
+};
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -29,7 +37,7 @@ fn post() -> Request<transport::Body> {
 
 async fn send(cloud: &Transport, request: Request<transport::Body>) -> Answer {
     let answer = async {
-        let response = ask(cloud, request).await?;
+        let response = transport::send(cloud, request).await?;
         let status = response.status().as_u16();
         response.into_body().collect().await?;
         Ok::<_, BoxError>(status)
@@ -147,4 +155,129 @@ async fn the_trace_is_readable_and_keeps_secrets() {
         1.002 one/2 POST /v1/things a #2 ?token=… -> 201
 ";
     assert_eq!(run.trace, expected);
+}
+
+/// What a watcher was told, and by which incarnation, while a ConfigMap was written every ten seconds.
+async fn watch_with(verb: &str, fault: Fault, any: bool) -> (Vec<String>, String) {
+    let boundary = Boundary {
+        actor: "one".into(),
+        verb: verb.into(),
+        template: "/api/v1/namespaces/{namespace}/configmaps".into(),
+        object: "default".into(),
+        nth: 1,
+    };
+    let mut world = World::in_virtual_time(Plan::seeded(1).fault_at(boundary, fault));
+    let configs: Api<ConfigMap> = Api::default_namespaced(world.client());
+    for name in ["a", "b"] {
+        write(&configs, name).await;
+    }
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let telling = told.clone();
+    world.start("one", move |context| {
+        let (told, number) = (telling.clone(), context.incarnation);
+        Box::pin(async move {
+            let configs: Api<ConfigMap> = Api::default_namespaced(context.kubernetes());
+            let config = watcher::Config::default();
+            // A list in pages asks for the newest state, whatever else is said.
+            let config =
+                if any { watcher::Config { page_size: None, ..config.any_semantic() } } else { config };
+            let mut events = Box::pin(watcher::watcher(configs, config));
+            while let Some(event) = events.next().await {
+                let line = match event {
+                    Ok(Event::Init) => "list".to_owned(),
+                    Ok(Event::InitApply(config) | Event::Apply(config)) => config.name_any(),
+                    Ok(Event::InitDone) => "listed".to_owned(),
+                    Ok(Event::Delete(_)) => "deleted".to_owned(),
+                    Err(_) => "error".to_owned(),
+                };
+                if line == "error" {
+                    context.clock.sleep(Duration::from_secs(1)).await;
+                }
+                told.lock().unwrap().push(format!("{number} {line}"));
+            }
+        })
+    });
+    for name in ["c", "d"] {
+        world.run_for(Duration::from_secs(10)).await;
+        write(&configs, name).await;
+    }
+    world.run_for(Duration::from_secs(10)).await;
+    let told = told.lock().unwrap().clone();
+    (told, world.wire().unwrap().trace())
+}
+
+async fn write(configs: &Api<ConfigMap>, name: &str) {
+    let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+    configs.create(&PostParams::default(), &ConfigMap { metadata, ..ConfigMap::default() }).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_fault_of_a_watch_or_a_list_does_what_its_name_says() {
+    let broken = |then| Fault::Watch { after: 1, then };
+    let seconds = Duration::from_secs;
+    let calm = "1 list, 1 a, 1 b, 1 listed, 1 c, 1 d";
+    let first = "1 list, 1 a, 1 b, 1 listed, 1 c";
+    for (verb, fault, any, expected) in [
+        ("WATCH", Fault::Delay(seconds(3)), false, calm.to_owned()),
+        (
+            "WATCH",
+            Fault::CrashBefore,
+            false,
+            "1 list, 1 a, 1 b, 1 listed, 2 list, 2 a, 2 b, 2 listed, 2 c, 2 d".to_owned(),
+        ),
+        (
+            "WATCH",
+            Fault::CrashAfter,
+            false,
+            "1 list, 1 a, 1 b, 1 listed, 2 list, 2 a, 2 b, 2 listed, 2 c, 2 d".to_owned(),
+        ),
+        ("WATCH", Fault::Dead, false, "1 list, 1 a, 1 b, 1 listed".to_owned()),
+        ("WATCH", Fault::Refused, false, "1 list, 1 a, 1 b, 1 listed, 1 error, 1 c, 1 d".to_owned()),
+        ("WATCH", broken(Break::Close), false, calm.to_owned()),
+        ("WATCH", broken(Break::Reset), false, format!("{first}, 1 error, 1 d")),
+        ("WATCH", broken(Break::Dead), false, first.to_owned()),
+        (
+            "WATCH",
+            broken(Break::Gone),
+            false,
+            format!("{first}, 1 error, 1 list, 1 a, 1 b, 1 c, 1 listed, 1 d"),
+        ),
+        (
+            "WATCH",
+            broken(Break::Skip(seconds(15))),
+            false,
+            format!("{first}, 1 error, 1 list, 1 a, 1 b, 1 c, 1 d, 1 listed"),
+        ),
+        (
+            "WATCH",
+            broken(Break::Behind { revisions: 1, lasts: seconds(4) }),
+            true,
+            format!("{first}, 1 error, 1 list, 1 a, 1 b, 1 listed, 1 c, 1 d"),
+        ),
+        ("LIST", Fault::CrashAfter, false, "1 list, 2 list, 2 a, 2 b, 2 listed, 2 c, 2 d".to_owned()),
+        ("LIST", Fault::Behind(1), true, "1 list, 1 a, 1 listed, 1 b, 1 c, 1 d".to_owned()),
+    ] {
+        let (told, trace) = watch_with(verb, fault.clone(), any).await;
+        assert_eq!(told.join(", "), expected, "{verb} {fault}\n{trace}");
+        assert!(trace.contains("**"), "{trace}");
+    }
+    let (told, trace) = watch_with("LIST", Fault::Behind(1), false).await;
+    assert_eq!(told.join(", "), calm, "a list that asks for the newest state gets it\n{trace}");
+    assert!(!trace.contains("**"), "and that is no fault\n{trace}");
+}
+
+#[test]
+fn a_replica_is_behind_only_where_that_can_be_seen() {
+    let boundary = |verb: &str| Boundary {
+        actor: "one".into(),
+        verb: verb.into(),
+        template: "/api/v1/pods".into(),
+        object: String::new(),
+        nth: 1,
+    };
+    let behind = |class| {
+        let faults = all_faults(class, &boundary("LIST"));
+        faults.iter().filter(|fault| matches!(fault, Fault::Behind(_))).count()
+    };
+    assert_eq!((behind(Class::Read), behind(Class::CachedRead)), (0, 3));
 }

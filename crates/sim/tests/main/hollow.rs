@@ -90,6 +90,15 @@ async fn a_booted_machine_registers_and_becomes_ready() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_machine_that_breaks_breaks_its_world() {
+    let (mut world, nodes) = world();
+    // No clock can show when it would be ready.
+    nodes.boot(MachineSpec { ready_time: Duration::MAX, ..MachineSpec::new(NODE) });
+    let broken = world.run_until("never", LIMIT, async || false).await.unwrap_err();
+    assert!(broken.contains("a part of the world broke before never"), "{broken}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_is_renewed_until_the_machine_goes() {
     let (mut world, nodes) = world();
     nodes.boot(MachineSpec::new(NODE));

@@ -77,6 +77,17 @@ async fn a_world_ends_when_it_is_asked_to() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_world_ends_although_a_process_stands_still() {
+    let mut world = World::in_virtual_time(Plan::seeded(1));
+    let process =
+        world.start("polite", |context| Box::pin(async move { context.shutdown.cancelled().await }));
+    world.run_for(Duration::from_secs(1)).await;
+    process.stall();
+    let stopped = tokio::time::timeout(Duration::from_hours(1), world.stop()).await;
+    assert!(stopped.is_ok(), "the stalled one is dropped");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_program_that_panics_is_started_again() {
     let mut world = World::in_virtual_time(Plan::seeded(1));
     let process = world.start("clumsy", |context| {
@@ -100,4 +111,26 @@ async fn a_broken_part_of_the_world_is_noticed() {
     world.add_background(async { panic!("on purpose") });
     let broken = world.run_until("never", Duration::from_secs(5), never).await;
     assert!(broken.is_err_and(|error| error.contains("a part of the world broke before never")));
+}
+
+/// Set for the process in which a test fails on purpose.
+const FAILING: &str = "HOSTLER_TEST_FAILS_ON_PURPOSE";
+
+#[tokio::test(start_paused = true)]
+async fn a_test_that_fails_in_a_world_prints_its_seed_and_trace() {
+    if std::env::var_os(FAILING).is_some() {
+        let mut world = World::in_virtual_time(Plan::seeded(4711));
+        world.start("one", counting(&Arc::default()));
+        world.run_until("never", Duration::from_secs(3), async || false).await.expect("on purpose");
+    }
+    let name = "incarnations::a_test_that_fails_in_a_world_prints_its_seed_and_trace";
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    let output = again.args([name, "--exact", "--nocapture"]).env(FAILING, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    for text in
+        ["seed 4711", "one/1 started", "one/1 LIST /api/v1/namespaces/{namespace}/configmaps default #1"]
+    {
+        assert!(said.contains(text), "{text:?} is not in\n{said}");
+    }
 }

@@ -105,6 +105,25 @@ fn not_finding_first_doubles_after_an_unknown_outcome() {
 }
 
 #[test]
+fn a_failed_run_prints_boundary_fault_seed_and_trace() {
+    let report = Sweep::new("told", 7)
+        .only(|_, boundary, fault| boundary.to_string() == POST && *fault == Fault::CrashAfter)
+        .run(async |plan| flow::run(plan, Variant::DoesNotFindFirst, PLAIN).await)
+        .expect("a runtime");
+    assert_eq!((report.runs, report.failures.len()), (2, 1), "{report}");
+    let printed = report.to_string();
+    for line in [
+        "at tiny POST /v1/things a #1: crash after the effect (seed 7)",
+        "  violated after tiny POST /v1/things a #2: doubled: there are two of \"a\"",
+        "tiny/1 POST /v1/things a #1 -> 201 ** crash after the effect",
+        "tiny/1 crashed",
+        "tiny/2 POST /v1/things a #2 -> 201",
+    ] {
+        assert!(printed.contains(line), "{line:?} is not in\n{printed}");
+    }
+}
+
+#[test]
 fn trusting_the_filter_takes_what_is_foreign() {
     passes(Variant::TrustsTheFilter, LAGGING, effects);
     let report = sweep(Variant::TrustsTheFilter, UNFILTERED, effects);

@@ -3,7 +3,7 @@
 use super::cloud::{NAME, Thing};
 use futures::{StreamExt, TryStreamExt};
 use hostler_base::{Body, BoxError, Clock, Transport, transport};
-use hostler_sim::{Context, incarnation::kube_client, wire::ask};
+use hostler_sim::{Context, incarnation::kube_client};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use jiff::{SignedDuration, Timestamp};
@@ -82,7 +82,7 @@ pub(crate) async fn run(context: Context, variant: Variant) {
 /// Gives up on calls that are not answered. A watch's body may last as long as it likes.
 fn impatient(inner: Transport) -> Transport {
     transport::from_service(tower::service_fn(move |request: Request<Body>| {
-        let answer = ask(&inner, request);
+        let answer = transport::send(&inner, request);
         async move { tokio::time::timeout(CALL_TIMEOUT, answer).await.unwrap_or_else(|late| Err(late.into())) }
     }))
 }
@@ -304,7 +304,7 @@ impl Controller {
                 .uri(path)
                 .header("content-type", "application/json")
                 .body(transport::full(body))?;
-            let (parts, body) = ask(&self.cloud, request).await?.into_parts();
+            let (parts, body) = transport::send(&self.cloud, request).await?.into_parts();
             let body = body.collect().await?.to_bytes().to_vec();
             Ok::<_, BoxError>((parts.status, body))
         };
