@@ -185,7 +185,7 @@ impl EventWriter {
                 self.last_error = None;
                 self.remember(same, known);
             }
-            Err(error) => self.failed(&error),
+            Err(error) => self.failed(&error, &same),
         }
     }
 
@@ -243,13 +243,14 @@ impl EventWriter {
         }
     }
 
-    fn failed(&mut self, error: &kube::Error) {
+    fn failed(&mut self, error: &kube::Error, event: &Sameness) {
         let forbidden = matches!(error, kube::Error::Api(status) if status.is_forbidden());
         self.metrics.event(if forbidden { "forbidden" } else { "failed" });
         // A right that is missing is missing for every event: one line says it.
         let text = if forbidden { "forbidden".to_owned() } else { error.to_string() };
         if self.last_error.as_ref() != Some(&text) {
-            tracing::warn!(%error, "could not write an event");
+            let [kind, namespace, object, _] = &event.object;
+            tracing::warn!(kind, namespace, object, reason = event.reason, %error, "could not write an event");
         }
         self.last_error = Some(text);
     }

@@ -9,6 +9,13 @@ use axum::{
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a kubelet and a Prometheus server ask: `/healthz`, `/readyz`, `/metrics`.
+///
+/// `/healthz` is 500 while a run is stuck: the process should be restarted.
+///
+/// `/readyz` is 503 from the start until all watches are registered ([`Health::registered`]) and synced, and later
+/// while one of them is silent. A candidate that another process keeps waiting ([`Health::stand_by`]) is ready as
+/// far as it can be, and says so with 200: otherwise a rolling update, which waits for the new process before it
+/// ends the old one, would wait for ever.
 #[derive(Clone)]
 pub struct Health {
     watched: Arc<Mutex<Watched>>,
@@ -19,6 +26,17 @@ pub struct Health {
 struct Watched {
     queues: Vec<Queue>,
     watches: Vec<Vitals>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// Not all watches are known yet.
+    #[default]
+    Starting,
+    /// Another process leads.
+    StandingBy,
+    Working,
 }
 
 impl Health {
@@ -36,6 +54,28 @@ impl Health {
         self.watched().watches.push(vitals);
     }
 
+    /// All watches are added: from now on they decide whether the process is ready.
+    pub fn registered(&self) {
+        self.watched().stage = Stage::Working;
+    }
+
+    /// Another process leads, and this one could take over.
+    pub fn stand_by(&self) {
+        self.leave(Stage::Starting, Stage::StandingBy);
+    }
+
+    /// It is not known any more that another process leads, or it is this one's turn.
+    pub fn stand_by_no_more(&self) {
+        self.leave(Stage::StandingBy, Stage::Starting);
+    }
+
+    fn leave(&self, from: Stage, to: Stage) {
+        let mut watched = self.watched();
+        if watched.stage == from {
+            watched.stage = to;
+        }
+    }
+
     /// Why the process should be restarted; empty if it should not.
     pub fn stuck(&self) -> Vec<String> {
         let queues = self.watched().queues.clone();
@@ -50,7 +90,12 @@ impl Health {
 
     /// Why the process is not ready; empty if it is.
     pub fn not_ready(&self) -> Vec<String> {
-        self.watched().watches.iter().filter_map(Vitals::problem).collect()
+        let watched = self.watched();
+        match watched.stage {
+            Stage::Starting => vec!["not all watches are registered yet".to_owned()],
+            Stage::StandingBy => Vec::new(),
+            Stage::Working => watched.watches.iter().filter_map(Vitals::problem).collect(),
+        }
     }
 
     pub fn router(&self) -> Router {
@@ -71,6 +116,9 @@ async fn healthz(State(health): State<Health>) -> impl IntoResponse {
 }
 
 async fn readyz(State(health): State<Health>) -> impl IntoResponse {
+    if health.watched().stage == Stage::StandingBy {
+        return (StatusCode::OK, "standing by: another process leads\n".to_owned());
+    }
     answer(&health.not_ready(), StatusCode::SERVICE_UNAVAILABLE)
 }
 

@@ -2,7 +2,7 @@
 //! other. Whether a lease has run out is judged by how long *we* have seen it unchanged, never by comparing
 //! its times with our clock.
 
-use crate::{Fence, metrics::Metrics};
+use crate::{Fence, Health, metrics::Metrics};
 use hostler_base::{Chance, Clock};
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -65,6 +65,7 @@ pub struct Election {
     chance: Chance,
     fence: Fence,
     metrics: Metrics,
+    health: Option<Health>,
     observed: Option<Observed>,
     /// Our own lease as last written, to renew it without reading it first.
     ours: Option<Lease>,
@@ -103,10 +104,17 @@ impl Election {
             options,
             clock,
             metrics,
+            health: None,
             observed: None,
             ours: None,
             last_error: None,
         }
+    }
+
+    /// Lets `/readyz` know while another candidate leads.
+    pub fn tells(mut self, health: Health) -> Self {
+        self.health = Some(health);
+        self
     }
 
     /// The fence that is open while this candidate leads; for the client stacks of the work.
@@ -146,9 +154,19 @@ impl Election {
     async fn acquire(&mut self) {
         tracing::info!(lease = %self.options.name, identity = %self.options.identity, "waiting to lead");
         while !self.attempt().await {
+            if let Some(health) = &self.health {
+                if self.last_error.is_none() && self.taken() {
+                    health.stand_by();
+                } else {
+                    health.stand_by_no_more();
+                }
+            }
             // Candidates that start together must not ask together for ever.
             let jitter = self.options.retry_period.mul_f64(0.2 * self.chance.unit());
             self.clock.sleep(self.options.retry_period + jitter).await;
+        }
+        if let Some(health) = &self.health {
+            health.stand_by_no_more();
         }
         tracing::info!(lease = %self.options.name, identity = %self.options.identity, "leading");
         self.metrics.leader(&self.options.name, true);
@@ -173,7 +191,7 @@ impl Election {
     /// Whether somebody else was seen to hold the lease.
     fn taken(&self) -> bool {
         let holder = self.observed.as_ref().and_then(|seen| seen.spec.holder_identity.as_deref());
-        holder.is_some_and(|holder| holder != self.options.identity)
+        holder.is_some_and(|holder| !holder.is_empty() && holder != self.options.identity)
     }
 
     /// Tries once to get or renew the lease.

@@ -7,6 +7,8 @@ mod determinism;
 mod events;
 #[path = "main/health.rs"]
 mod health;
+#[path = "main/leading.rs"]
+mod leading;
 #[path = "main/lease.rs"]
 mod lease;
 #[path = "main/queue.rs"]

@@ -43,6 +43,7 @@ pub struct Options {
     /// Where /healthz, /readyz and /metrics are served.
     #[arg(long, default_value = "0.0.0.0", value_name = "IP")]
     address: IpAddr,
+    /// The port there; 0 picks a free one.
     #[arg(long, default_value_t = 10259)]
     port: u16,
     /// Whether only one of several instances works at a time.
@@ -90,12 +91,16 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("--address and --port: {address} cannot be listened on"))?;
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!(%address, "serving /healthz, /readyz and /metrics");
+    }
 
     let instance = instance();
     let unfenced = stack_options("leader-election", &options, Fence::open(clock.clone()), &metrics, &clock);
     let election = options.leader_elect.then(|| {
         let client = kube_client(control.clone(), &unfenced, &options.namespace);
         Election::new(client, lease(&options, &instance), clock.clone(), &chance, metrics.clone())
+            .tells(health.clone())
     });
     let fence = election.as_ref().map_or_else(|| Fence::open(clock.clone()), Election::fence);
     let stacked = |client| stack_options(client, &options, fence.clone(), &metrics, &clock);

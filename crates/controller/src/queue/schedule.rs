@@ -170,15 +170,6 @@ impl<K: Ord + Clone> Schedule<K> {
     pub fn depths(&self) -> impl Iterator<Item = (&'static str, usize)> + '_ {
         self.waiting.iter().map(|(lane, waiting)| (*lane, waiting.len()))
     }
-
-    /// How many keys wait and are due.
-    pub fn due(&self, now: Instant) -> usize {
-        self.waiting.values().map(|waiting| waiting.iter().take_while(|(due, _)| *due <= now).count()).sum()
-    }
-
-    pub fn is_running(&self, key: &K) -> bool {
-        matches!(self.entries.get(key), Some(Entry { state: State::Running { .. }, .. }))
-    }
 }
 
 /// A time so far away that it cannot be told is as good as thirty years.
@@ -305,7 +296,8 @@ mod tests {
         schedule.wake("b", WORK, now);
         schedule.finish("b", WORK, Ending::Well { again: None }, now);
         assert_eq!(taken(&mut schedule, now), Some("b"));
-        assert!(schedule.is_running(&"b") && !schedule.is_running(&"a"));
+        schedule.finish("b", WORK, Ending::Well { again: None }, now);
+        assert!(schedule.entries.is_empty());
     }
 
     #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-use crate::support::{Faults, SECOND, World, config_map, pass};
+use crate::support::{Faults, Lines, SECOND, World, config_map, pass};
 use hostler_apiserver::User;
 use hostler_controller::{EventKind, EventOptions, Fence, Recorder};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, ObjectReference};
@@ -170,4 +170,28 @@ async fn a_server_that_does_not_answer_holds_up_the_end_only_for_a_while() {
     writing.await.unwrap();
     let took = world.clock.instant() - asked;
     assert!(took <= SECOND * 10, "one call may end, and five seconds for the rest: {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_line_about_an_event_that_could_not_be_written_names_the_object() {
+    for json in [true, false] {
+        let (lines, _guard) = Lines::capture(json);
+        let world = World::new(1);
+        let about = object(&world).await;
+        let nobody = User { name: "nobody".into(), uid: String::new(), groups: vec![] };
+        let client = world.client_of(nobody, Fence::open(world.clock.clone()), Faults::default());
+        let (recorder, _stop) = start(&world, client, options());
+        recorder.record(&about, EventKind::Warning, "QuotaExceeded", "ask for more servers");
+        pass(SECOND).await;
+        let text = lines.text();
+        let line = text.lines().find(|line| line.contains("could not write an event")).expect(&text);
+        if json {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            let fields = ["kind", "namespace", "object", "reason"].map(|field| line["fields"][field].clone());
+            assert_eq!(fields, ["ConfigMap", "default", "a", "QuotaExceeded"]);
+        } else {
+            let named = r#"kind="ConfigMap" namespace="default" object="a" reason="QuotaExceeded""#;
+            assert!(line.contains(named), "{line}");
+        }
+    }
 }

@@ -1,8 +1,10 @@
-use crate::support::{SECOND, World, pass};
+use crate::support::{Faults, SECOND, World, pass};
 use async_trait::async_trait;
 use axum::body::Body;
+use hostler_apiserver::ApiServer;
 use hostler_controller::{
-    Health, Key, Lane, Outcome, Queue, QueueOptions, Reconciler, Run, Trouble, Watch, WatchOptions,
+    Election, Fence, Health, Key, Lane, LeaseOptions, Outcome, Queue, QueueOptions, Reconciler, Run, Trouble,
+    Watch, WatchOptions,
 };
 use http::Request;
 use http_body_util::BodyExt;
@@ -56,7 +58,12 @@ async fn unhealthy_while_a_run_is_stuck() {
 async fn ready_when_all_are_synced_and_none_is_silent() {
     let world = World::new(1);
     let health = Health::new(world.metrics.clone());
-    assert_eq!(ask(&health, "/readyz").await.0, 200, "nothing to wait for");
+    let unknown = "not all watches are registered yet\n";
+    assert_eq!(
+        ask(&health, "/readyz").await,
+        (503, unknown.into()),
+        "nobody has said what there is to wait for"
+    );
     let maps = Watch::<ConfigMap>::all(
         world.client(),
         WatchOptions::default(),
@@ -72,7 +79,9 @@ async fn ready_when_all_are_synced_and_none_is_silent() {
         world.metrics.clone(),
     );
     health.add_watch(maps.vitals());
+    assert_eq!(ask(&health, "/readyz").await, (503, unknown.into()));
     health.add_watch(nodes.vitals());
+    health.registered();
     tokio::spawn(maps.run());
     pass(SECOND).await;
     let waiting = "Node: the first list has not arrived\n";
@@ -92,6 +101,53 @@ async fn ready_when_all_are_synced_and_none_is_silent() {
     world.faults.mute.store(false, Ordering::SeqCst);
     pass(SECOND * 65).await;
     assert_eq!(ask(&health, "/readyz").await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_is_ready_while_another_leads_and_not_while_nobody_is_known_to() {
+    let world = World::new(1);
+    let metrics = || world.metrics.clone();
+    let candidate = |name: &'static str, faults: Faults| {
+        let health = Health::new(metrics());
+        let client = world.client_of(ApiServer::admin(), Fence::open(world.clock.clone()), faults);
+        let options = LeaseOptions::new("default", "leader", name);
+        let election =
+            Election::new(client, options, world.clock.clone(), &world.chance.split(name), metrics());
+        let (election, stop) = (election.tells(health.clone()), CancellationToken::new());
+        let (end, working) = (stop.clone(), health.clone());
+        tokio::spawn(async move {
+            let work = || async {
+                pass(SECOND * 3).await;
+                working.registered();
+                end.cancelled().await;
+            };
+            election.lead(&end, work).await
+        });
+        (health, stop)
+    };
+    let (leader, stop) = candidate("leader", Faults::default());
+    pass(SECOND).await;
+    let starting = (503, "not all watches are registered yet\n".to_owned());
+    assert_eq!(ask(&leader, "/readyz").await, starting, "it leads and has not begun to watch");
+    pass(SECOND * 5).await;
+    assert_eq!(ask(&leader, "/readyz").await, (200, "ok\n".into()));
+    let faults = Faults::default();
+    let (other, _stop) = candidate("other", faults.clone());
+    assert_eq!(ask(&other, "/readyz").await, starting);
+    pass(SECOND * 5).await;
+    let waiting = (200, "standing by: another process leads\n".to_owned());
+    assert_eq!(ask(&other, "/readyz").await, waiting);
+    faults.dead.store(true, Ordering::SeqCst);
+    pass(SECOND * 30).await;
+    assert_eq!(ask(&other, "/readyz").await, starting, "it cannot see who leads");
+    faults.dead.store(false, Ordering::SeqCst);
+    pass(SECOND * 30).await;
+    assert_eq!(ask(&other, "/readyz").await, waiting);
+    stop.cancel();
+    pass(SECOND * 4).await;
+    assert_eq!(ask(&other, "/readyz").await, starting, "now it leads");
+    pass(SECOND * 4).await;
+    assert_eq!(ask(&other, "/readyz").await, (200, "ok\n".into()));
 }
 
 #[tokio::test(start_paused = true)]

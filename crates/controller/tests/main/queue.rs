@@ -1,4 +1,4 @@
-use crate::support::{SECOND, World, pass};
+use crate::support::{Lines, SECOND, World, pass};
 use async_trait::async_trait;
 use hostler_base::Backoff;
 use hostler_controller::{Drained, Key, Lane, Outcome, Queue, QueueOptions, Reconciler, Run, Trouble};
@@ -264,37 +264,15 @@ async fn a_stuck_run_is_seen() {
     assert_eq!(running.queue.stuck(), []);
 }
 
-/// Where log lines go to be looked at.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn every_line_of_a_run_names_its_object() {
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber =
-        tracing_subscriber::fmt().json().without_time().with_writer(move || writer.clone()).finish();
-    // Other tests have no subscriber and run beside this one: without somebody who is interested everywhere,
-    // they could switch the spans off for all.
-    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (lines, _guard) = Lines::capture(true);
     let reconciler = Scripted::new([("a", Plan { takes: SECOND, end: End::Fail })]);
     let running = start(&reconciler);
     running.queue.wake(key("a"));
     running.queue.wake(key("b"));
     pass(SECOND * 3).await;
-    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let text = lines.text();
     let messages: Vec<(String, String)> = text
         .lines()
         .map(|line| {
@@ -309,4 +287,18 @@ async fn every_line_of_a_run_names_its_object() {
         .collect();
     let expected = [("a", "at work"), ("b", "at work"), ("a", "could not reconcile"), ("a", "at work")];
     assert_eq!(messages, expected.map(|(name, message)| (name.to_owned(), message.to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lines_for_people_name_their_object_too() {
+    let (lines, _guard) = Lines::capture(false);
+    let reconciler = Scripted::new([("a", Plan { takes: SECOND, end: End::Fail })]);
+    let running = start(&reconciler);
+    running.queue.wake(key("a"));
+    pass(SECOND * 3).await;
+    let text = lines.text();
+    assert_eq!(text.lines().count(), 3, "{text}");
+    for line in text.lines() {
+        assert!(line.contains("reconcile{kind=Thing namespace=default object=a attempt="), "{line}");
+    }
 }

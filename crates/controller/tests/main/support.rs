@@ -135,3 +135,41 @@ pub(crate) fn config_map(name: &str) -> ConfigMap {
 pub(crate) async fn pass(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
+
+/// Where log lines go to be looked at.
+#[derive(Clone, Default)]
+pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    /// Takes the lines of this thread as long as the guard lives, in one of the two formats.
+    pub(crate) fn capture(json: bool) -> (Self, tracing::subscriber::DefaultGuard) {
+        let lines = Self::default();
+        let writer = lines.clone();
+        let format =
+            tracing_subscriber::fmt().without_time().with_ansi(false).with_writer(move || writer.clone());
+        // Other tests have no subscriber and run beside this one: without somebody who is interested everywhere,
+        // they could switch the spans off for all.
+        let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
+        let guard = if json {
+            tracing::subscriber::set_default(format.json().finish())
+        } else {
+            tracing::subscriber::set_default(format.finish())
+        };
+        (lines, guard)
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

@@ -105,6 +105,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
     for vitals in vitals.into_iter().chain(near_nodes.vitals()) {
         health.add_watch(vitals);
     }
+    health.registered();
     let known = caches.machines.clone();
     let of_class = {
         let known = known.clone();
