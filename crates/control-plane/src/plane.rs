@@ -16,12 +16,15 @@ use kube::{
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
+use tokio::time::Instant;
 
 /// How long something may take to be ready; it is seconds, but on a busy machine everything takes long.
 const PATIENCE: Duration = Duration::from_secs(180);
 const PAUSE: Duration = Duration::from_millis(100);
+/// How long one question may take: a server that takes calls and is silent is asked again.
+const CALL_LIMIT: Duration = Duration::from_secs(10);
 /// The user with all rights.
 pub const ADMINISTRATOR: &str = "admin";
 
@@ -292,7 +295,7 @@ pub(crate) async fn wait_until(
     path: &str,
 ) -> anyhow::Result<()> {
     let start = Instant::now();
-    while !is_ok(client, path).await {
+    while !tokio::time::timeout(CALL_LIMIT, is_ok(client, path)).await.unwrap_or(false) {
         check()?;
         if start.elapsed() > PATIENCE {
             bail!("{what}: not within {PATIENCE:?}");
@@ -354,4 +357,22 @@ pub fn temporary_directory() -> anyhow::Result<PathBuf> {
     let directory = std::env::temp_dir().join(name);
     fs::create_dir_all(&directory).with_context(|| format!("{} cannot be made", directory.display()))?;
     Ok(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_takes_calls_and_is_silent_is_not_waited_for_for_ever() {
+        // Another test of this process may have been first.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let client = unchecked(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        let start = Instant::now();
+        let waited = wait_until("the silent one", || Ok(()), &client, "/readyz").await;
+        assert!(waited.is_err_and(|error| error.to_string().contains("the silent one: not within")));
+        assert!(start.elapsed() < PATIENCE * 2);
+    }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use std::io;
+use std::io::{self, IsTerminal};
 use tracing_subscriber::{
     EnvFilter, Layer,
     filter::{FilterExt, filter_fn},
@@ -32,7 +32,8 @@ impl Options {
             .with_context(|| format!("--log-level or RUST_LOG: {:?} is no filter", self.log_level))?;
         // A span names the object that a line is about, so it is needed even where its own level is not.
         let filter = lines.or(filter_fn(|meta| meta.is_span() && meta.target().starts_with("hostler")));
-        let layer = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+        let layer =
+            tracing_subscriber::fmt::layer().with_ansi(io::stderr().is_terminal()).with_writer(io::stderr);
         let layer = match self.log_format {
             Format::Text => layer.boxed(),
             Format::Json => layer.json().flatten_event(true).with_span_list(false).boxed(),

@@ -62,23 +62,38 @@ fn run(hostler: Hostler) -> anyhow::Result<()> {
         .map_err(|_| anyhow!("another crypto provider is already in use"))?;
     match hostler.command {
         #[cfg(feature = "playground")]
-        Command::Dev(options) => runtime()?.block_on(dev::run(options)),
+        Command::Dev(options) => block_on(dev::run(options)),
         #[cfg(feature = "playground")]
-        Command::Sim(cloud) => runtime()?.block_on(sim::run(cloud)),
-        Command::MachineController(options) => runtime()?.block_on(machine_controller::run(options)),
+        Command::Sim(cloud) => block_on(sim::run(cloud)),
+        Command::MachineController(options) => block_on(machine_controller::run(options)),
         Command::Crds => crds::print(),
     }
 }
 
-fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+fn block_on(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.context("the runtime cannot be started")
+    let runtime = runtime.context("the runtime cannot be started")?;
+    let ended = runtime.block_on(command);
+    // Not dropped: that would wait for what cannot be interrupted, such as the resolution of a name.
+    runtime.shutdown_background();
+    ended
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory;
+
+    #[test]
+    fn what_cannot_be_interrupted_is_not_waited_for() {
+        let start = std::time::Instant::now();
+        let resolving = || std::thread::sleep(std::time::Duration::from_mins(10));
+        let ended = block_on(async move {
+            drop(tokio::task::spawn_blocking(resolving));
+            Ok(())
+        });
+        assert!(ended.is_ok() && start.elapsed() < std::time::Duration::from_mins(5));
+    }
 
     #[test]
     fn the_command_line_is_sound() {

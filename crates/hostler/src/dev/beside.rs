@@ -4,6 +4,7 @@ use super::{FAREWELL, install_definitions, populate, until_stopped, what_to_try}
 use crate::stop::StopSignals;
 use anyhow::Context;
 use hostler_base::{Chance, Clock};
+use hostler_controller::{Metrics, StackOptions};
 use hostler_sim::World;
 use std::{
     io::{self, Write},
@@ -16,9 +17,18 @@ pub async fn run(kubeconfig: &Path, with_machine_sets: bool) -> anyhow::Result<(
     let kubeconfig = absolute(kubeconfig).with_context(|| format!("{shown} is no file name"))?;
     let config = crate::kubeconfig::cluster(&kubeconfig).await?;
     let address = config.cluster_url.to_string();
-    let kubernetes = crate::kubeconfig::transport(config)?;
-    let mut world = World::beside(kubernetes, Clock::system(), Chance::from_entropy(), None);
-    install_definitions(&world).await.with_context(|| format!("{address}, where {shown} leads"))?;
+    let clock = Clock::system();
+    // A connection can die without a word, and nothing of this world would notice by itself.
+    let limits = StackOptions::alone("world", Metrics::new(), clock.clone());
+    let kubernetes = hostler_controller::stack(crate::kubeconfig::transport(config)?, &limits);
+    let mut world = World::beside(kubernetes, clock, Chance::from_entropy(), None);
+    tokio::select! {
+        biased;
+        () = stop.received() => return Ok(()),
+        installed = install_definitions(&world) => {
+            installed.with_context(|| format!("{address}, where {shown} leads"))?;
+        }
+    }
     populate(&mut world, with_machine_sets);
     // Without a reader of these lines the world is there all the same.
     let _ = writeln!(

@@ -14,7 +14,7 @@ use hostler_apiserver::{
 use hostler_base::{Chance, Clock};
 use hostler_gardener::api::crds;
 use hostler_sim::{
-    HollowNodes, MachineSpec, Paths, World,
+    HollowNodes, MachineSpec, World,
     stackit::{Settings, Stackit},
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -199,12 +199,7 @@ fn start_stackit(world: &mut World, nodes: HollowNodes) {
         ..Settings::default()
     };
     let cloud = Stackit::new(settings, world.clock().clone(), world.chance(controllers::STACKIT));
-    let servers = "/v2/projects/{project}/regions/{region}/servers";
-    let server = format!("{servers}/{{server}}");
-    let attachment = format!("{server}/volume-attachments/{{volume}}");
-    let nic = "/v2/projects/{project}/regions/{region}/networks/{network}/nics/{nic}";
-    let paths = Paths::templates([servers, &server, &attachment, nic]);
-    world.add_cloud(controllers::STACKIT, paths, cloud.router());
+    world.add_cloud(controllers::STACKIT, Stackit::paths(), cloud.router());
     world.add_background(cloud.drive(nodes));
 }
 
