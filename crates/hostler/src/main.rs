@@ -39,7 +39,7 @@ enum Command {
     #[command(subcommand)]
     Sim(sim::Cloud),
     /// Runs the Machine controller for Gardener on STACKIT.
-    MachineController(machine_controller::Options),
+    MachineController(Box<machine_controller::Options>),
     /// Prints the CustomResourceDefinitions, for `kubectl apply -f -`.
     Crds,
 }
@@ -65,7 +65,7 @@ fn run(hostler: Hostler) -> anyhow::Result<()> {
         Command::Dev(options) => block_on(dev::run(options)),
         #[cfg(feature = "playground")]
         Command::Sim(cloud) => block_on(sim::run(cloud)),
-        Command::MachineController(options) => block_on(machine_controller::run(options)),
+        Command::MachineController(options) => block_on(machine_controller::run(*options)),
         Command::Crds => crds::print(),
     }
 }
