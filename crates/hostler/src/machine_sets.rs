@@ -9,6 +9,7 @@ use hostler_gardener::sets::{self, LEASE, SetOptions, SetParts};
 use tokio_util::sync::CancellationToken;
 
 #[derive(Args)]
+#[group(id = "machine-sets")]
 pub struct Options {
     /// Looks after MachineSets and MachineDeployments too, in place of Gardener's machine-controller-manager.
     #[arg(long)]

@@ -162,6 +162,6 @@ fn the_definitions_that_are_printed_can_be_applied() {
         let printed = crate::playground::hostler(&["crds"]).output().unwrap().stdout;
         let file = kubectl.manifest("crds.yaml", &String::from_utf8(printed).unwrap());
         let said = kubectl.run(&["replace", "-f", &file]);
-        assert_eq!(said.lines().filter(|line| line.ends_with(" replaced")).count(), 2, "{said}");
+        assert_eq!(said.lines().filter(|line| line.ends_with(" replaced")).count(), 4, "{said}");
     });
 }

@@ -201,7 +201,8 @@ fn the_definitions_are_printed() {
     let documents: Vec<Value> =
         serde_saphyr::from_multiple(&String::from_utf8(output.stdout).unwrap()).unwrap();
     let names: Vec<&Value> = documents.iter().map(|document| &document["metadata"]["name"]).collect();
-    assert_eq!(names, ["machines.machine.sapcloud.io", "machineclasses.machine.sapcloud.io"]);
+    let kinds = ["machines", "machineclasses", "machinesets", "machinedeployments"];
+    assert_eq!(names, kinds.map(|kind| format!("{kind}.machine.sapcloud.io")).each_ref());
     let expected = serde_json::to_value(hostler_gardener::api::crds()).unwrap();
     assert_eq!(Value::Array(documents), expected);
 }
