@@ -132,10 +132,6 @@ fn everything_comes_up_and_kubectl_works_with_it() {
         said(&output).0
     };
     kubectl(&["create", "-f", "-"], KUBEADM);
-    assert_eq!(
-        kubectl(&["get", "kubeadmconfig", "one", "-o", "jsonpath={.spec.format}"], ""),
-        "cloud-config"
-    );
     let strategy = "jsonpath={.spec.rollout.strategy.type}";
     assert_eq!(kubectl(&["get", "kubeadmcontrolplane", "one", "-o", strategy], ""), "RollingUpdate");
     kubectl(&["wait", "--for=create", "machineset", "--selector=name=one", "--timeout=300s"], "");
