@@ -1,11 +1,7 @@
 //! `cargo xtask control-plane` as a person uses it.
 
-use crate::stage::{Directory, store, supervisor};
-use hostler_control_plane::catalogue;
-use std::{
-    io::{BufRead, BufReader, Write},
-    process::{Command, Output, Stdio},
-};
+use crate::stage::{Directory, supervisor};
+use std::process::{Command, Output};
 
 fn control_plane(arguments: &[&str]) -> Command {
     let mut command = Command::new(supervisor());
@@ -76,65 +72,4 @@ fn unknown_binaries_and_full_directories_are_told() {
     let (_, stderr) = said(&output);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr.ends_with("is not empty: give an empty directory with --dir\n"), "{stderr}");
-}
-
-/// Each of the kubeadm providers has a webhook that must answer before its object is taken.
-const KUBEADM: &str = "
-apiVersion: bootstrap.cluster.x-k8s.io/v1beta2
-kind: KubeadmConfig
-metadata: {name: one}
----
-apiVersion: controlplane.cluster.x-k8s.io/v1beta2
-kind: KubeadmControlPlane
-metadata: {name: one}
-spec:
-  version: v1.35.0
-  machineTemplate:
-    spec:
-      infrastructureRef:
-        apiGroup: infrastructure.cluster.x-k8s.io
-        kind: MetalStackMachineTemplate
-        name: one
----
-apiVersion: machine.sapcloud.io/v1alpha1
-kind: MachineDeployment
-metadata: {name: one}
-spec:
-  replicas: 0
-  selector: {matchLabels: {name: one}}
-  template:
-    metadata: {labels: {name: one}}
-    spec: {class: {kind: MachineClass, name: one}}
-";
-
-#[test]
-fn everything_comes_up_and_kubectl_works_with_it() {
-    let mut up = control_plane(&["up", "--with", "mcm,capi", "--until-eof"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(up.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let kubeconfig = lines.map(|line| line.strip_prefix("export KUBECONFIG=").map(str::to_owned));
-    let kubeconfig = kubeconfig.flatten().next().expect("a line to copy");
-    let kubectl = |arguments: &[&str], input: &str| {
-        let mut kubectl = Command::new(store().path(&catalogue::KUBECTL))
-            .args(arguments)
-            .env("KUBECONFIG", &kubeconfig)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        kubectl.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        let output = kubectl.wait_with_output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {output:?}");
-        said(&output).0
-    };
-    kubectl(&["create", "-f", "-"], KUBEADM);
-    let strategy = "jsonpath={.spec.rollout.strategy.type}";
-    assert_eq!(kubectl(&["get", "kubeadmcontrolplane", "one", "-o", strategy], ""), "RollingUpdate");
-    kubectl(&["wait", "--for=create", "machineset", "--selector=name=one", "--timeout=300s"], "");
-    drop(up.stdin.take());
-    assert!(up.wait().unwrap().success());
 }
