@@ -54,17 +54,22 @@ pub fn samples() -> PathBuf {
 }
 
 impl Kubectl {
+    /// Whether the API server is a real one.
+    pub fn is_beside(&self) -> bool {
+        self.playground.is_beside()
+    }
+
     /// Starts a call that goes on.
     pub fn start(&self, arguments: &[&str]) -> Process {
         let number = self.calls.replace(self.calls.get() + 1);
         let mut command = Command::new(&self.program);
         command
-            .args(arguments)
             .arg("--kubeconfig")
             .arg(&self.playground.kubeconfig)
             // Its cache of what the server can do must not be one of another playground.
             .arg("--cache-dir")
             .arg(self.playground.directory.file("cache"))
+            .args(arguments)
             .current_dir(self.playground.directory.path());
         println!("$ kubectl {}", arguments.join(" "));
         Process::start(&self.playground.directory, &format!("kubectl-{number}"), command)

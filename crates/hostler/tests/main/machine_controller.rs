@@ -9,6 +9,7 @@ use kube::Api;
 use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
+    path::PathBuf,
 };
 
 #[test]
@@ -38,17 +39,30 @@ fn one_that_cannot_work_says_why() {
     assert!(said.contains("\"2d\" is no duration; write for example 90s, 1m30s or 2h"), "{said}");
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+/// Where it serves what a kubelet asks.
+fn port_of(process: &mut Process) -> u16 {
+    wait_for("it says where it serves", || {
+        if let Some(status) = process.has_ended() {
+            panic!("ended with {status}: {}", process.stderr());
+        }
+        let said = process.stderr();
+        let (_, rest) = said.split_once("serving /healthz, /readyz and /metrics address=127.0.0.1:")?;
+        rest.split_once('\n')?.0.trim().parse().ok()
+    })
 }
 
-/// The first line of the answer.
-fn ask(port: u16, path: &str) -> Option<String> {
+/// Status and body of the answer.
+fn ask(port: u16, path: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
-    answer.lines().next().map(str::to_owned)
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+}
+
+fn is_ok(port: u16, path: &str) -> Option<()> {
+    (ask(port, path)? == (200, "ok\n".to_owned())).then_some(())
 }
 
 fn start(playground: &Playground, name: &str, port: u16) -> Process {
@@ -60,8 +74,8 @@ fn start(playground: &Playground, name: &str, port: u16) -> Process {
 #[tokio::test]
 async fn one_leads_is_ready_and_gives_its_lease_back() {
     let playground = Playground::start();
-    let (port, other) = (free_port(), free_port());
-    let mut first = start(&playground, "first", port);
+    let mut first = start(&playground, "first", 0);
+    let port = port_of(&mut first);
     let leases: Api<Lease> = Api::namespaced(client(&playground.kubeconfig, |_| {}).await, "kube-public");
     let holder = async || {
         let lease = leases.get_opt("machine-controller").await.unwrap()?;
@@ -69,18 +83,90 @@ async fn one_leads_is_ready_and_gives_its_lease_back() {
     };
     wait_until_async(async || holder().await.is_some()).await;
     let leader = holder().await.unwrap();
-    wait_for("it is ready", || (ask(port, "/readyz")? == "HTTP/1.1 200 OK").then_some(()));
+    wait_for("it is ready", || is_ok(port, "/readyz"));
 
-    // One that waits for the lease is healthy all the same.
-    let mut second = start(&playground, "second", other);
-    wait_for("it is healthy", || (ask(other, "/healthz")? == "HTTP/1.1 200 OK").then_some(()));
+    // One that waits for the lease is healthy all the same, and ready to take over.
+    let mut second = start(&playground, "second", 0);
+    let other = port_of(&mut second);
+    wait_for("it is healthy", || is_ok(other, "/healthz"));
+    let standing_by = (200, "standing by: another process leads\n".to_owned());
+    wait_for("it stands by", || (ask(other, "/readyz")? == standing_by).then_some(()));
     let taken = start(&playground, "third", port).wait();
     assert_eq!(taken.code(), Some(1), "the port is taken");
 
     first.signal("TERM");
     assert_eq!(first.wait().code(), Some(0), "{}", first.stderr());
     wait_until_async(async || holder().await.is_some_and(|now| !now.is_empty() && now != leader)).await;
+    wait_for("the other one is ready", || is_ok(other, "/readyz"));
     second.signal("TERM");
     assert_eq!(second.wait().code(), Some(0), "{}", second.stderr());
     assert_eq!(holder().await.as_deref(), Some(""));
+}
+
+/// A server that takes calls and never answers.
+struct Mute(std::net::SocketAddr);
+
+impl Mute {
+    fn start() -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let taken: Vec<_> = listener.incoming().collect();
+            drop(taken);
+        });
+        Self(address)
+    }
+
+    fn kubeconfig(&self, directory: &Directory) -> PathBuf {
+        let file = directory.file("mute.kubeconfig");
+        let text = format!(
+            "apiVersion: v1
+kind: Config
+clusters: [{{name: a, cluster: {{server: 'http://{}'}}}}]
+users: [{{name: a, user: {{token: t}}}}]
+contexts: [{{name: a, context: {{cluster: a, user: a}}}}]
+current-context: a
+",
+            self.0
+        );
+        std::fs::write(&file, text).unwrap();
+        file
+    }
+}
+
+#[test]
+fn one_whose_api_server_is_mute_is_healthy_and_not_ready() {
+    let directory = Directory::new();
+    let kubeconfig = Mute::start().kubeconfig(&directory);
+    for (elects, why) in
+        [("false", "the first list has not arrived"), ("true", "not all watches are registered yet")]
+    {
+        let mut command = hostler(&["machine-controller", "--address=127.0.0.1", "--port=0"]);
+        command.arg(format!("--leader-elect={elects}")).arg("--target-kubeconfig").arg(&kubeconfig);
+        let mut process = Process::start(&directory, elects, command);
+        let port = port_of(&mut process);
+        wait_for("it says what it waits for", || {
+            let (status, text) = ask(port, "/readyz")?;
+            assert_eq!(status, 503, "{text}");
+            text.contains(why).then_some(())
+        });
+        assert_eq!(ask(port, "/healthz"), Some((200, "ok\n".to_owned())));
+    }
+}
+
+#[test]
+fn a_playground_beside_a_mute_api_server_can_be_interrupted() {
+    let directory = Directory::new();
+    let mut command = hostler(&["--log-level=debug", "dev", "--beside"]);
+    command.arg(Mute::start().kubeconfig(&directory));
+    let mut process = Process::start(&directory, "beside", command);
+    let catches = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).ok()?;
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?.trim().to_owned();
+        // The second bit is the interrupt: from here on it does not just kill the process.
+        (u64::from_str_radix(&caught, 16).ok()? & 0b10 != 0).then_some(())
+    };
+    wait_for("it catches signals", catches);
+    process.signal("INT");
+    assert_eq!(process.wait().code(), Some(0), "{}", process.stderr());
 }

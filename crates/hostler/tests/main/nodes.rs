@@ -58,18 +58,17 @@ fn a_drain_respects_a_budget() {
         kubectl.run(&["create", "deployment", "web", "--image=x", "--replicas=3"]);
         kubectl.run(&["rollout", "status", "deployment/web", limit]);
         kubectl.run(&["create", "poddisruptionbudget", "web", "--selector=app=web", "--min-available=3"]);
-        let said = kubectl.try_to(&["drain", "node-1", "--timeout=3s"]);
-        assert!(!said.success, "{}", said.stdout);
-        assert!(
-            said.stderr.contains("Cannot evict pod as it would violate the pod's disruption budget."),
-            "{}",
-            said.stderr
-        );
+        let mut drain = kubectl.start(&["drain", "node-1", limit]);
+        let refusal = "Cannot evict pod as it would violate the pod's disruption budget.";
+        wait_for("the eviction is refused", || {
+            let ended = drain.has_ended();
+            assert!(ended.is_none(), "{ended:?}: {}{}", drain.stdout(), drain.stderr());
+            drain.stderr().contains(refusal).then_some(())
+        });
         assert_eq!(pods_on(kubectl, "node-1"), 1);
 
         kubectl.run(&["patch", "pdb", "web", "--type=merge", "-p", r#"{"spec":{"minAvailable":2}}"#]);
-        kubectl.run(&["wait", "pdb/web", "--for=jsonpath={.status.disruptionsAllowed}=1", limit]);
-        kubectl.run(&["drain", "node-1", limit]);
+        assert!(drain.wait().success(), "{}", drain.stderr());
         assert_eq!(pods_on(kubectl, "node-1"), 0);
     });
 }

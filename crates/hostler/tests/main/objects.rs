@@ -146,6 +146,8 @@ fn changes_are_watched() {
         let watch = kubectl.start(&["get", "configmaps", "-w", "-l", "watched=yes", "-o", "name"]);
         kubectl.run(&["create", "configmap", "first"]);
         kubectl.run(&["label", "configmap", "first", "watched=yes"]);
+        // Whether by its first list or by an event: from here on it watches.
+        wait_for("the first one is seen", || watch.stdout().contains("first").then_some(()));
         kubectl.run(&["create", "configmap", "unseen"]);
         kubectl.run(&["annotate", "configmap", "first", "more=yes"]);
         let lines = wait_for("both changes are seen", || {

@@ -109,6 +109,10 @@ impl Process {
         assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
     }
 
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn has_ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
     }
@@ -143,7 +147,7 @@ pub fn hostler(arguments: &[&str]) -> Command {
 pub struct Playground {
     pub process: Process,
     /// The real control plane that the process is beside; it ends after it.
-    _control_plane: Option<Process>,
+    control_plane: Option<Process>,
     pub kubeconfig: PathBuf,
     pub directory: Directory,
 }
@@ -166,7 +170,11 @@ impl Playground {
         command.arg(&kubeconfig);
         let mut process = Process::start(&directory, "hostler", command);
         process.wait_to_say("Hostler is ready");
-        Self { process, _control_plane: Some(plane), kubeconfig, directory }
+        Self { process, control_plane: Some(plane), kubeconfig, directory }
+    }
+
+    pub fn is_beside(&self) -> bool {
+        self.control_plane.is_some()
     }
 
     pub fn start_with(more: &[&str]) -> Self {
@@ -185,6 +193,6 @@ impl Playground {
             }
             fs::read(&kubeconfig).ok().filter(|now| Some(now) != before.as_ref())
         });
-        Self { process, _control_plane: None, kubeconfig, directory }
+        Self { process, control_plane: None, kubeconfig, directory }
     }
 }

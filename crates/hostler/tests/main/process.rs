@@ -156,34 +156,41 @@ fn a_kubeconfig_that_somebody_changed_is_kept() {
 
 #[tokio::test]
 async fn every_line_about_an_object_names_it_whatever_the_level() {
-    // The span that names the object is not of this part, and still has to be there.
-    let playground =
-        Playground::start_with(&["--log-format", "json", "--log-level", "hostler_gardener=debug"]);
-    let client = client(&playground.kubeconfig, |_| {}).await;
-    let kind = ApiResource {
-        group: "machine.sapcloud.io".into(),
-        version: "v1alpha1".into(),
-        api_version: "machine.sapcloud.io/v1alpha1".into(),
-        kind: "Machine".into(),
-        plural: "machines".into(),
-    };
-    let machines: Api<DynamicObject> = Api::namespaced_with(client, "default", &kind);
-    let machine = json!({"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
-        "metadata": {"name": "lonely"}, "spec": {"class": {"kind": "MachineClass", "name": "none"}}});
-    machines.create(&PostParams::default(), &serde_json::from_value(machine).unwrap()).await.unwrap();
-    let lines = wait_for("the controller decides", || {
-        let text = playground.process.stderr();
-        let whole = &text[..=text.rfind('\n')?];
-        let lines: Vec<Value> =
-            whole.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
-        let decided: Vec<Value> = lines.into_iter().filter(|line| line["message"] == "decided").collect();
-        (!decided.is_empty()).then_some(decided)
-    });
-    for line in lines {
-        let span = &line["span"];
-        assert_eq!(span["kind"], "Machine", "{line}");
-        assert_eq!(span["namespace"], "default", "{line}");
-        assert_eq!(span["object"], "lonely", "{line}");
+    for format in ["json", "text"] {
+        // The span that names the object is not of this part, and still has to be there.
+        let playground =
+            Playground::start_with(&["--log-format", format, "--log-level", "hostler_gardener=debug"]);
+        let client = client(&playground.kubeconfig, |_| {}).await;
+        let kind = ApiResource {
+            group: "machine.sapcloud.io".into(),
+            version: "v1alpha1".into(),
+            api_version: "machine.sapcloud.io/v1alpha1".into(),
+            kind: "Machine".into(),
+            plural: "machines".into(),
+        };
+        let machines: Api<DynamicObject> = Api::namespaced_with(client, "default", &kind);
+        let machine = json!({"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
+            "metadata": {"name": "lonely"}, "spec": {"class": {"kind": "MachineClass", "name": "none"}}});
+        machines.create(&PostParams::default(), &serde_json::from_value(machine).unwrap()).await.unwrap();
+        let lines: Vec<String> = wait_for("the controller decides", || {
+            let text = playground.process.stderr();
+            let whole = &text[..=text.rfind('\n')?];
+            whole.contains("decided").then(|| whole.lines().map(str::to_owned).collect())
+        });
+        // At this level only the controller of Machines speaks, and only while it works on one.
+        for line in lines {
+            if format == "json" {
+                let line: Value = serde_json::from_str(&line).expect("a line of JSON");
+                let span = &line["span"];
+                let named = [&span["kind"], &span["namespace"], &span["object"]];
+                assert_eq!(named, ["Machine", "default", "lonely"], "{line}");
+            } else {
+                assert!(
+                    line.contains("reconcile{kind=Machine namespace=default object=lonely attempt="),
+                    "{line}"
+                );
+            }
+        }
     }
 }
 

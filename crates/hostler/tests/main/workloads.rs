@@ -134,3 +134,30 @@ fn pods_that_fit_nowhere_get_a_new_machine() {
         assert_eq!(node, "machine-1");
     });
 }
+
+#[test]
+fn a_running_pod_has_no_runtime_to_reach_and_says_so() {
+    with_each_kubectl(|kubectl| {
+        if kubectl.is_beside() {
+            // A real API server looks for the kubelet itself.
+            return;
+        }
+        let limit = &crate::kubectl::limit();
+        kubectl.wait_for_nodes();
+        kubectl.run(&["run", "web", "--image=x", "--restart=Never"]);
+        kubectl.run(&["wait", "--for=condition=Ready", "pod/web", limit]);
+        let why = |what: &str| {
+            format!(
+                "{what} of pod \"web\" is not possible: the nodes of this cluster are simulated and have no container runtime"
+            )
+        };
+        for (what, arguments) in [
+            ("log", &["logs", "web"][..]),
+            ("exec", &["exec", "web", "--", "ls"]),
+            ("portforward", &["port-forward", "pod/web", ":80"]),
+        ] {
+            let said = kubectl.refused(arguments);
+            assert!(said.contains(&why(what)), "{said}");
+        }
+    });
+}
