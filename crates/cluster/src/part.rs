@@ -18,6 +18,10 @@ use std::time::Duration;
 const TOGETHER: Duration = Duration::from_millis(10);
 /// A conflict means that the caches are about to change; should they not, the part looks again after this.
 const STALE: Duration = Duration::from_secs(1);
+/// No more pods than this are made or removed for one owner in one sweep.
+pub(crate) const BURST: usize = 500;
+/// After so many at once a part rests: whoever asks for millions of pods must not keep the process from all else.
+const REST: Duration = Duration::from_secs(1);
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(30));
 
 /// What all parts share.
@@ -143,6 +147,7 @@ fn is_stale(error: &kube::Error) -> bool {
 pub(crate) struct Sweep {
     failures: u32,
     again: Option<Duration>,
+    is_exhausting: bool,
 }
 
 impl Sweep {
@@ -164,6 +169,11 @@ impl Sweep {
                 None
             }
         }
+    }
+
+    /// Tells how many pods were made or removed for one owner.
+    pub(crate) fn burst(&mut self, pods: usize) {
+        self.is_exhausting |= pods >= BURST;
     }
 
     /// Asks for another sweep after this time at the latest.
@@ -215,6 +225,9 @@ pub(crate) async fn drive<P: Part>(mut part: P, context: Arc<Context>, signal: S
         failed = if sweep.failures > 0 { failed.saturating_add(1) } else { 0 };
         if let Some(attempts) = failed.checked_sub(1) {
             sweep.due(BACKOFF.delay(attempts, &chance));
+        }
+        if sweep.is_exhausting {
+            context.clock.sleep(REST).await;
         }
         let due = async {
             match sweep.again {

@@ -6,7 +6,7 @@ use super::pods::{
 use super::template;
 use crate::cache::Watched;
 use crate::kind::Caches;
-use crate::part::{Context, Part, Sweep, says};
+use crate::part::{BURST, Context, Part, Sweep, says};
 use crate::selector::{Labels, selects};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
@@ -15,8 +15,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use std::sync::Arc;
 
 const NAME: &str = "replicaset-controller";
-/// No more pods than this are made or removed for one set in one sweep.
-const BURST: usize = 500;
 
 #[derive(Debug, Default)]
 pub(crate) struct ReplicaSets;
@@ -46,6 +44,7 @@ async fn tend(context: &Context, set: &Arc<ReplicaSet>, pods: &Owned<Pod>, sweep
     if set.metadata.deletion_timestamp.is_none() {
         match plan(wanted(spec), &active) {
             Plan::Create(count) => {
+                sweep.burst(count);
                 let template = spec.template.clone().unwrap_or_default();
                 for _ in 0..count {
                     match make(context, NAME, set.as_ref(), &template::pod(&template, set.as_ref())).await {
@@ -59,6 +58,7 @@ async fn tend(context: &Context, set: &Arc<ReplicaSet>, pods: &Owned<Pod>, sweep
                 }
             }
             Plan::Delete(doomed) => {
+                sweep.burst(doomed.len());
                 for pod in doomed {
                     match unmake(context, NAME, set.as_ref(), &pod).await {
                         Ok(()) => active.retain(|one| one.metadata.uid != pod.metadata.uid),

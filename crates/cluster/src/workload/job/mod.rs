@@ -128,6 +128,7 @@ async fn tend(context: &Context, job: &Arc<Job>, pods: &Owned<Pod>, sweep: &mut 
         }
         Next::Work { create, delete } => {
             remove(context, job, &mut workers, delete, sweep).await;
+            sweep.burst(create.len());
             for index in create {
                 let made = make(context, NAME, job.as_ref(), &worker(job, spec, *index)).await;
                 match sweep.note("creating a job's pod", made) {

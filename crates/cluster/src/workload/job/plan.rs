@@ -1,10 +1,8 @@
 //! What a job does next.
 
 use super::indexes::Indexes;
+use crate::part::BURST;
 use jiff::Timestamp;
-
-/// No more pods than this are made for one job in one sweep.
-const BURST: usize = 500;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rules {

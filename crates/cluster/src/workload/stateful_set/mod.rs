@@ -59,7 +59,9 @@ async fn tend(context: &Context, set: &Arc<StatefulSet>, belongings: &Belongings
         claimed.iter().filter_map(|pod| Some((ordinal(set, pod)?, pod.clone()))).collect();
     let update = revision::hash_of(&history.update).to_owned();
     claims::keep_owners(context, set, spec, &rules, &own, sweep).await;
-    for step in plan(&rules, &members(spec, &own, &update, now)) {
+    let steps = plan(&rules, &members(spec, &own, &update, now));
+    sweep.burst(steps.len());
+    for step in steps {
         match step {
             Step::Create(at) => {
                 let revision = if rules.is_updated(at) { &history.update } else { &current };

@@ -1,9 +1,7 @@
 //! Which of a StatefulSet's pods to make, to remove or to wait for.
 
+use crate::part::BURST;
 use std::collections::BTreeMap;
-
-/// No more pods than this are made or removed for one set in one sweep.
-const BURST: usize = 500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rules {
