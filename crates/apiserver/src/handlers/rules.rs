@@ -413,25 +413,26 @@ pub(super) fn boxed(fields: Vec<(Cow<'static, str>, String)>) -> Box<[(Cow<'stat
 /// The values of an object's selectable fields, for the store. `object` is in the kept version; the fields are
 /// those of all versions.
 pub(super) fn field_values(resource: &Resource, object: &Value) -> Vec<(Cow<'static, str>, String)> {
-    let mut fields: Vec<(Cow<'static, str>, String)> = Vec::new();
-    let mut put = |name: Cow<'static, str>, value: Option<String>| {
-        if let Some(text) = value.filter(|text| !text.is_empty())
-            && !name.starts_with("metadata.")
-            && !fields.iter().any(|(known, _)| *known == name)
-        {
-            fields.push((name, text));
-        }
+    let is_kept = |name: &str| !name.starts_with("metadata.");
+    let Some(custom) = &resource.custom else {
+        let names = kinds::selectable_fields(&resource.shelf.group, &resource.shelf.resource);
+        let values = names.iter().filter(|name| is_kept(name)).map(|name| (name, kinds::field(object, name)));
+        let set = values.filter_map(|(name, value)| Some((Cow::Borrowed(*name), value.filter(has_text)?)));
+        return set.collect();
     };
-    if let Some(custom) = &resource.custom {
-        for version in custom.kind.versions() {
-            for name in version.selectable_fields() {
-                put(Cow::Owned(name.clone()), version.selectable_value(object, name));
+    let mut fields: Vec<(Cow<'static, str>, String)> = Vec::new();
+    for version in custom.kind.versions() {
+        for name in version.selectable_fields().iter().filter(|name| is_kept(name)) {
+            if let Some(text) = version.selectable_value(object, name).filter(has_text)
+                && !fields.iter().any(|(known, _)| known == name)
+            {
+                fields.push((Cow::Owned(name.clone()), text));
             }
-        }
-    } else {
-        for name in kinds::selectable_fields(&resource.shelf.group, &resource.shelf.resource) {
-            put(Cow::Borrowed(name), kinds::field(object, name));
         }
     }
     fields
+}
+
+fn has_text(text: &String) -> bool {
+    !text.is_empty()
 }

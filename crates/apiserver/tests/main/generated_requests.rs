@@ -9,6 +9,7 @@ use crate::{
 use bytes::Bytes;
 use futures::FutureExt;
 use hostler_base::{Chance, transport};
+use hostler_sim::{MachineSpec, World};
 use http::{HeaderMap, Method, Request, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -207,20 +208,29 @@ fn resident() -> u64 {
     kibibytes.unwrap_or(0) * 1024
 }
 
-#[tokio::test(start_paused = true)]
-async fn every_generated_request_is_answered() {
+fn seed() -> u64 {
     let seed = std::env::var("HOSTLER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(SEED);
     println!("seed {seed}: HOSTLER_SEED={seed} repeats this run");
-    let server = server();
-    let raw = Raw::new(&server);
+    seed
+}
+
+async fn noise(raw: &Raw, seed: u64) -> Noise {
     for crd in [definition("noises", "Noise", "Namespaced"), definition("hums", "Hum", "Cluster")] {
         let (code, answer) =
             raw.json("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd).await;
         assert_eq!(code, 201, "{answer}");
     }
-    let offers = discover(&raw).await;
+    let offers = discover(raw).await;
     assert!(offers.len() > 60, "discovery names only {} resources", offers.len());
-    let noise = Noise::new(Chance::from_seed(seed), offers);
+    Noise::new(Chance::from_seed(seed), offers)
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_generated_request_is_answered() {
+    let seed = seed();
+    let server = server();
+    let raw = Raw::new(&server);
+    let noise = noise(&raw, seed).await;
     let before = resident();
     let mut codes = std::collections::BTreeMap::<u16, usize>::new();
     let mut faults = Vec::new();
@@ -250,4 +260,120 @@ async fn every_generated_request_is_answered() {
     let growth = resident().saturating_sub(before);
     assert!(growth < MOST_GROWTH, "the process grew by {} MiB", growth / 1024 / 1024);
     assert_eq!(raw.get("/readyz").await.0, 200, "the server still answers");
+}
+
+/// How many requests go to a server with a cluster behind it, which has work with each.
+const WORKED_ON: usize = 2_000;
+
+/// Objects with the largest numbers that their fields take.
+fn largest() -> Vec<(&'static str, Value)> {
+    let most = i32::MAX;
+    let huge = "1e2147483647";
+    let template = |restart: &str| {
+        let resources = json!({"requests": {"cpu": huge, "memory": "1.5e40", "hugepages-2Mi": "2Mi"},
+            "limits": {"hugepages-2Mi": "2Mi"}});
+        json!({
+            "metadata": {"labels": {"app": "huge"}, "annotations": {
+                "sim.hostler.dev/ready-after-seconds": i64::MAX.to_string(),
+                "sim.hostler.dev/stop-after-seconds": i64::MAX.to_string(),
+                "sim.hostler.dev/complete-after-seconds": i64::MIN.to_string(),
+            }},
+            "spec": {
+                "restartPolicy": restart, "terminationGracePeriodSeconds": i64::MAX,
+                "containers": [{"name": "c", "image": "x", "resources": resources}]
+            },
+        })
+    };
+    let selector = json!({"matchLabels": {"app": "huge"}});
+    let mut bound = json!({"kind": "Pod", "metadata": {"name": "huge"}, "spec": template("Never")["spec"]});
+    bound["metadata"]["annotations"] = template("Never")["metadata"]["annotations"].clone();
+    bound["spec"]["nodeName"] = json!("after");
+    bound["spec"]["containers"][0]["resources"] = json!({});
+    let surge = json!({"maxSurge": "9223372036854775807%", "maxUnavailable": "100%"});
+    let indexes = json!({"rules": [{"succeededIndexes": "0-2147483646"}]});
+    let job = |more: Value| {
+        let mut spec = json!({"parallelism": most, "completions": most, "template": template("Never")});
+        more.as_object().into_iter().flatten().for_each(|(key, value)| spec[key] = value.clone());
+        spec
+    };
+    vec![
+        ("/api/v1/namespaces/after/pods", bound),
+        (
+            "/apis/batch/v1/namespaces/after/jobs",
+            json!({"metadata": {"name": "wide"}, "spec": job(json!({"activeDeadlineSeconds": i64::MAX}))}),
+        ),
+        (
+            "/apis/batch/v1/namespaces/after/jobs",
+            json!({"metadata": {"name": "indexed"}, "spec": job(json!({
+                "parallelism": 5, "completionMode": "Indexed", "successPolicy": indexes
+            }))}),
+        ),
+        (
+            "/apis/apps/v1/namespaces/after/statefulsets",
+            json!({"metadata": {"name": "wide"}, "spec": {
+                "replicas": most, "podManagementPolicy": "Parallel", "selector": selector,
+                "ordinals": {"start": 7}, "template": template("Always")
+            }}),
+        ),
+        (
+            "/apis/apps/v1/namespaces/after/deployments",
+            json!({"metadata": {"name": "wide"}, "spec": {
+                "replicas": most, "strategy": {"rollingUpdate": surge}, "selector": selector,
+                "minReadySeconds": most - 1, "progressDeadlineSeconds": most, "template": template("Always")
+            }}),
+        ),
+        (
+            "/apis/policy/v1/namespaces/after/poddisruptionbudgets",
+            json!({"metadata": {"name": "wide"}, "spec": {"maxUnavailable": "100%", "selector": selector}}),
+        ),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_behind_the_server_bears_it_too() {
+    let seed = seed();
+    let mut world = World::in_real_time(Chance::from_seed(seed), crate::kit::options(), None);
+    world.start_cluster(hostler_cluster::Options::all());
+    let nodes = world.start_hollow_nodes();
+    nodes.boot(MachineSpec::new("before"));
+    let raw = Raw(world.kubernetes());
+    let noise = noise(&raw, seed).await;
+    world.run_for(Duration::from_mins(1)).await;
+    let before = resident();
+    let mut sent = 0;
+    while sent < WORKED_ON {
+        let prepared = noise.request();
+        // Hours of a watch would be hours of a cluster's work.
+        if !prepared.target.contains("watch") {
+            ask(&raw, &prepared).await.unwrap();
+            world.run_for(Duration::from_millis(20)).await;
+            sent += 1;
+        }
+    }
+    nodes.boot(MachineSpec { boot_time: Duration::ZERO, ..MachineSpec::new("after") });
+    let (code, answer) =
+        raw.json("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "after"}})).await;
+    assert_eq!(code, 201, "{answer}");
+    world.run_for(Duration::from_secs(10)).await;
+    for (path, object) in largest() {
+        let (code, answer) = raw.json("POST", path, &object).await;
+        assert_eq!(code, 201, "{answer}");
+    }
+    let marked = json!({"status": {"completedIndexes": "0-2147483640", "succeeded": 2_147_483_641}});
+    let (code, answer) = raw.merge("/apis/batch/v1/namespaces/after/jobs/indexed/status", &marked).await;
+    assert_eq!(code, 200, "{answer}");
+    world.run_for(Duration::from_millis(30)).await;
+    for (path, object) in largest().iter().skip(1) {
+        let path = format!("{path}/{}", object["metadata"]["name"].as_str().unwrap());
+        let orphan = json!({"propagationPolicy": "Orphan"});
+        let (code, answer) = raw.json("DELETE", &path, &orphan).await;
+        assert_eq!(code, 200, "{answer}");
+    }
+    world.run_for(Duration::from_secs(3)).await;
+    let broken = tokio::time::timeout(Duration::from_secs(1), world.broken()).await;
+    assert!(broken.is_err(), "seed {seed}: {broken:?}");
+    let (_, pod) = raw.get("/api/v1/namespaces/after/pods/huge").await;
+    assert_eq!(pod["status"]["phase"], "Succeeded", "the node still works: {pod}");
+    let growth = resident().saturating_sub(before);
+    assert!(growth < MOST_GROWTH, "the process grew by {} MiB", growth / 1024 / 1024);
 }
