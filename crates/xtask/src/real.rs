@@ -11,7 +11,7 @@ use std::{
 };
 
 /// What the tests use of everything that can be built.
-const NEEDED: [&str; 7] = [
+const NEEDED: [&str; 9] = [
     "etcd",
     "kube-apiserver",
     "kube-controller-manager",
@@ -19,6 +19,8 @@ const NEEDED: [&str; 7] = [
     "kubectl",
     "machine-controller-manager",
     "cluster-api",
+    "kubeadm-bootstrap",
+    "kubeadm-control-plane",
 ];
 /// The exit code that tells of a machine without Go.
 const NO_GO: i32 = 3;

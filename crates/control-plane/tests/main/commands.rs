@@ -1,7 +1,12 @@
 //! `cargo xtask control-plane` as a person uses it.
 
-use crate::stage::{Directory, supervisor};
-use std::process::{Command, Output};
+use crate::stage::{Directory, store, supervisor};
+use hostler_control_plane::catalogue;
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
+};
 
 fn control_plane(arguments: &[&str]) -> Command {
     let mut command = Command::new(supervisor());
@@ -36,27 +41,65 @@ fn a_machine_without_go_is_told_what_to_install() {
     assert!(stderr.starts_with("Go is not installed") && stderr.contains("install Go 1.26.2"), "{stderr}");
 }
 
+/// A directory with a `go` that is this script, and what `control-plane` says with it.
+struct FakeGo(Directory);
+
+impl FakeGo {
+    fn new(script: &str) -> Self {
+        let directory = Directory::new();
+        let go = directory.path().join("go");
+        std::fs::write(&go, format!("#!/bin/sh\ncd {}\n{script}", directory.path().display())).unwrap();
+        std::fs::set_permissions(&go, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        Self(directory)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let path = format!("{}:/usr/bin:/bin", self.0.path().display());
+        control_plane(arguments).env("PATH", path).env("HOSTLER_CACHE_DIR", self.0.path()).output().unwrap()
+    }
+
+    /// What the script wrote into a file.
+    fn wrote(&self, file: &str) -> String {
+        std::fs::read_to_string(self.0.path().join(file)).unwrap()
+    }
+}
+
+#[test]
+fn only_what_is_asked_for_is_built_with_a_line_and_its_time_for_each() {
+    // `go build -trimpath -ldflags L -o FILE PACKAGE`
+    let go = FakeGo::new("[ \"$1\" = build ] && { echo $7 >>packages; echo >$6; }; exit 0\n");
+    let output = go.run(&["build", "etcd", "stackit-machine-controller"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(
+        go.wrote("packages"),
+        "go.etcd.io/etcd/server/v3
+github.com/stackitcloud/machine-controller-manager-provider-stackit/cmd/machine-controller
+"
+    );
+    let (stdout, _) = said(&output);
+    for name in ["etcd", "stackit-machine-controller"] {
+        let line = stdout.lines().find_map(|line| line.strip_prefix(&format!("✓ {name} (")));
+        let seconds = line.and_then(|line| line.strip_suffix(" s)")).expect(&stdout);
+        assert!(seconds.parse::<f64>().is_ok(), "{stdout}");
+    }
+    assert_eq!(said(&go.run(&["build", "etcd"])).0, "all 1 are there\n");
+    assert_eq!(go.wrote("packages").lines().count(), 2, "nothing is built twice");
+    go.run(&["build", "kubectl", "etcd"]);
+    assert_eq!(go.wrote("packages").lines().nth(2), Some("k8s.io/kubernetes/cmd/kubectl"));
+    assert_eq!(go.wrote("packages").lines().count(), 3, "etcd was there");
+}
+
 #[test]
 fn a_build_that_fails_leaves_nothing_that_looks_built() {
-    let empty = Directory::new();
-    let go = empty.path().join("go");
-    let calls = empty.path().join("calls");
-    let script = format!(
-        "#!/bin/sh\n[ \"$1\" = version ] || {{ echo $1 >>{}; echo 'Get \"https://x\": no network' >&2; exit 1; }}\n",
-        calls.display()
+    let go = FakeGo::new(
+        "[ \"$1\" = version ] || { echo $1 >>calls; echo 'Get \"https://x\": no network' >&2; exit 1; }\n",
     );
-    std::fs::write(&go, script).unwrap();
-    std::fs::set_permissions(&go, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let run = |arguments: &[&str]| {
-        let path = format!("{}:/usr/bin:/bin", empty.path().display());
-        control_plane(arguments).env("PATH", path).env("HOSTLER_CACHE_DIR", empty.path()).output().unwrap()
-    };
-    let output = run(&["build", "etcd"]);
+    let output = go.run(&["build", "etcd"]);
     let (_, stderr) = said(&output);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr.contains("etcd cannot be built") && stderr.contains("no network"), "{stderr}");
-    assert_eq!(std::fs::read_to_string(&calls).unwrap(), "build\n".repeat(3), "a network may come back");
-    let (_, stderr) = said(&run(&["path", "etcd"]));
+    assert_eq!(go.wrote("calls"), "build\n".repeat(3), "a network may come back");
+    let (_, stderr) = said(&go.run(&["path", "etcd"]));
     assert_eq!(stderr, "etcd is not built yet: cargo xtask control-plane build etcd\n");
 }
 
@@ -72,4 +115,70 @@ fn unknown_binaries_and_full_directories_are_told() {
     let (_, stderr) = said(&output);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr.ends_with("is not empty: give an empty directory with --dir\n"), "{stderr}");
+}
+
+/// Each of the kubeadm providers has a webhook that must answer before its object is taken.
+const KUBEADM: &str = "
+apiVersion: bootstrap.cluster.x-k8s.io/v1beta2
+kind: KubeadmConfig
+metadata: {name: one}
+---
+apiVersion: controlplane.cluster.x-k8s.io/v1beta2
+kind: KubeadmControlPlane
+metadata: {name: one}
+spec:
+  version: v1.35.0
+  machineTemplate:
+    spec:
+      infrastructureRef:
+        apiGroup: infrastructure.cluster.x-k8s.io
+        kind: MetalStackMachineTemplate
+        name: one
+---
+apiVersion: machine.sapcloud.io/v1alpha1
+kind: MachineDeployment
+metadata: {name: one}
+spec:
+  replicas: 0
+  selector: {matchLabels: {name: one}}
+  template:
+    metadata: {labels: {name: one}}
+    spec: {class: {kind: MachineClass, name: one}}
+";
+
+#[test]
+fn everything_comes_up_and_kubectl_works_with_it() {
+    let mut up = control_plane(&["up", "--with", "mcm,capi", "--until-eof"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(up.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let kubeconfig = lines.map(|line| line.strip_prefix("export KUBECONFIG=").map(str::to_owned));
+    let kubeconfig = kubeconfig.flatten().next().expect("a line to copy");
+    let kubectl = |arguments: &[&str], input: &str| {
+        let mut kubectl = Command::new(store().path(&catalogue::KUBECTL))
+            .args(arguments)
+            .env("KUBECONFIG", &kubeconfig)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        kubectl.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = kubectl.wait_with_output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        said(&output).0
+    };
+    kubectl(&["create", "-f", "-"], KUBEADM);
+    let strategy = "jsonpath={.spec.rollout.strategy.type}";
+    assert_eq!(kubectl(&["get", "kubeadmcontrolplane", "one", "-o", strategy], ""), "RollingUpdate");
+    let patience = Instant::now() + Duration::from_secs(300);
+    while !kubectl(&["get", "machinesets", "-o", "name"], "").contains("machineset.machine.sapcloud.io/one-")
+    {
+        assert!(Instant::now() < patience, "Gardener's manager makes no MachineSet");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    drop(up.stdin.take());
+    assert!(up.wait().unwrap().success());
 }
