@@ -1,6 +1,7 @@
 //! Chores of this repository: `cargo xtask test`, `cargo xtask bench` and `cargo xtask control-plane`.
 #![forbid(unsafe_code)]
 
+mod guard;
 mod lines;
 mod real;
 mod steps;
@@ -20,6 +21,12 @@ usage: cargo xtask <chore>
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if let [guard::CHORE, ..] = words.as_slice() {
+        return guard::run(std::env::args_os().skip(2)).unwrap_or_else(|message| {
+            eprintln!("{message}");
+            ExitCode::from(127)
+        });
+    }
     let result = match words.as_slice() {
         ["test", "real", names @ ..] if names.iter().all(|name| !name.starts_with('-')) => real::run(names),
         ["test", names @ ..] if names.iter().all(|name| !name.starts_with('-')) => suite::run(names),

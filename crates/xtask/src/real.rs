@@ -1,9 +1,11 @@
 //! `cargo xtask test real`: what Hostler claims, on the real things.
 
-use crate::suite::{Binary, Built, REAL, Runner, Tally, build, count, report, run_binary};
+use crate::{
+    guard::{guarded, status_of},
+    suite::{Binary, Built, REAL, Tally, build, count, report, run_binary},
+};
 use std::{
     env,
-    ffi::OsString,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -33,20 +35,7 @@ pub fn run(names: &[&str]) -> Result<(), String> {
     let built = build(&["--features", REAL])?;
     let program = built.program("hostler-control-plane")?;
     let (judged, stories) = (test(&built, "control-plane")?, test(&built, "hostler")?);
-    let status = Command::new(&program)
-        .args(["supervise", "--grace-millis", "0", "--"])
-        .arg(&program)
-        .arg("build")
-        .args(NEEDED)
-        .stdin(Stdio::piped())
-        .spawn()
-        .and_then(|mut building| {
-            // The supervisor ends it when this end of the pipe is closed.
-            let pipe = building.stdin.take();
-            let status = building.wait();
-            drop(pipe);
-            status
-        })
+    let status = status_of(guarded(&program).arg("build").args(NEEDED))
         .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
     if !is_built(status.code(), env::var_os("CI").is_some())? {
         // The stories are played twice, but only when nobody picks tests by name.
@@ -60,27 +49,22 @@ pub fn run(names: &[&str]) -> Result<(), String> {
     let kubectl = path(&program, "kubectl")?;
     let plane = Plane::start(&program)?;
     println!("✓ a control plane is up");
-    let runner = |environment: Vec<(&'static str, OsString)>| Runner {
-        supervisor: Some(program.clone()),
-        environment,
-    };
-    let on_it = runner(vec![
+    let on_it = [
         ("HOSTLER_REAL_KUBECONFIG", plane.kubeconfig.clone().into()),
         ("HOSTLER_BINARY", built.program("hostler")?.into()),
-    ]);
+    ];
     run_binary(&judged, names, &on_it, &mut tally)?;
     plane.end();
     if names.is_empty() {
         if installed_kubectl().is_none() {
             tally.remarks.push("kubectl is not installed: only the built one was used".to_owned());
         }
-        let with_new = runner(vec![("HOSTLER_KUBECTL", kubectl.clone().into())]);
+        let with_new = [("HOSTLER_KUBECTL", kubectl.clone().into())];
         let named = stories.called("kubectl as built, on the embedded server");
         run_binary(&named, &STORIES, &with_new, &mut tally)?;
         let every = env::join_paths([kubectl].into_iter().chain(installed_kubectl()))
             .map_err(|error| format!("the path of kubectl: {error}"))?;
-        let beside =
-            runner(vec![("HOSTLER_KUBECTL", every), ("HOSTLER_CONTROL_PLANE", program.clone().into())]);
+        let beside = [("HOSTLER_KUBECTL", every), ("HOSTLER_CONTROL_PLANE", program.clone().into())];
         run_binary(&stories.called("every kubectl on kube-apiserver"), &STORIES, &beside, &mut tally)?;
     }
     report(&tally, start)

@@ -1,6 +1,9 @@
 //! One step of a chore: a command with a line of progress before and after.
 
-use crate::lines;
+use crate::{
+    guard::{guarded, output_of, status_of},
+    lines,
+};
 use std::{
     env,
     os::unix::process::CommandExt,
@@ -9,21 +12,22 @@ use std::{
     time::Instant,
 };
 
-/// Cargo, the one that started us.
+/// Cargo, the one that started us. What it compiles ends with us.
 pub fn cargo() -> Command {
-    Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    guarded(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
 /// Whether a command can be started at all and says that it is fine.
 pub fn is_there(command: &mut Command) -> bool {
-    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    status_of(command.stdout(Stdio::null()).stderr(Stdio::null())).is_ok_and(|status| status.success())
 }
 
 /// Runs a command; its output is shown only if it fails.
 pub fn step(name: &str, command: &mut Command) -> Result<(), String> {
     println!("… {name}");
     let start = Instant::now();
-    let output = command.output().map_err(|error| format!("cannot start {name}: {error}"))?;
+    let output = output_of(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let output = output.map_err(|error| format!("cannot start {name}: {error}"))?;
     if output.status.success() {
         println!("✓ {name} ({:.1} s)", start.elapsed().as_secs_f64());
         return Ok(());
@@ -42,12 +46,12 @@ pub fn control_plane(arguments: &[&str]) -> Result<(), String> {
 
 /// Builds a binary of the workspace and tells where it is.
 pub fn build_binary(package: &str, name: &str) -> Result<PathBuf, String> {
-    let output = cargo()
+    let mut build = cargo();
+    build
         .args(["build", "--quiet", "--package", package, "--bin", name])
         .arg("--message-format=json-render-diagnostics")
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| format!("cannot start cargo: {error}"))?;
+        .stdout(Stdio::piped());
+    let output = output_of(&mut build).map_err(|error| format!("cannot start cargo: {error}"))?;
     let artifacts = String::from_utf8_lossy(&output.stdout);
     let executable = artifacts.lines().filter_map(|line| lines::text(line, "executable")).next_back();
     match executable {
@@ -74,9 +78,9 @@ pub fn bench(wanted: &[&str]) -> Result<(), String> {
             continue;
         }
         println!("… {name}");
-        let status = cargo()
-            .args(["bench", "--quiet", "--package", package, "--features", features, "--bench", name])
-            .status();
+        let mut command = cargo();
+        command.args(["bench", "--quiet", "--package", package, "--features", features, "--bench", name]);
+        let status = status_of(&mut command);
         let status = status.map_err(|error| format!("cannot start the benchmark {name}: {error}"))?;
         if !status.success() {
             return Err(format!("the benchmark {name} failed"));

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: formatting, lints, every test, and what took longest.
 
 use crate::{
+    guard::{self, guarded, output_of},
     lines,
     steps::{cargo, is_there, step},
 };
@@ -30,14 +31,6 @@ impl Binary {
     pub fn called(&self, label: &str) -> Self {
         Self { label: label.to_owned(), ..self.clone() }
     }
-}
-
-/// How a test binary is run.
-#[derive(Default)]
-pub struct Runner {
-    /// Runs it as a command of this program, so that it ends when we do, however that comes.
-    pub supervisor: Option<PathBuf>,
-    pub environment: Vec<(&'static str, OsString)>,
 }
 
 /// What cargo has built.
@@ -85,7 +78,7 @@ pub fn run(names: &[&str]) -> Result<(), String> {
         }
     }
     for binary in build(&[])?.tests {
-        run_binary(&binary, names, &Runner::default(), &mut tally)?;
+        run_binary(&binary, names, &[], &mut tally)?;
     }
     report(&tally, start)
 }
@@ -93,12 +86,12 @@ pub fn run(names: &[&str]) -> Result<(), String> {
 pub fn build(more: &[&str]) -> Result<Built, String> {
     println!("… building tests");
     let start = Instant::now();
-    let output = cargo()
+    let mut command = cargo();
+    command
         .args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics", "--quiet"])
         .args(more)
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| format!("cannot start cargo: {error}"))?;
+        .stdout(Stdio::piped());
+    let output = output_of(&mut command).map_err(|error| format!("cannot start cargo: {error}"))?;
     if !output.status.success() {
         return Err("✗ the tests do not build".to_owned());
     }
@@ -136,27 +129,26 @@ fn binary(line: &str) -> Option<Binary> {
     Some(Binary { label, executable, directory })
 }
 
-pub fn run_binary(binary: &Binary, names: &[&str], runner: &Runner, tally: &mut Tally) -> Result<(), String> {
+/// Variables that tests find in their environment.
+pub type Environment = [(&'static str, OsString)];
+
+pub fn run_binary(
+    binary: &Binary,
+    names: &[&str],
+    environment: &Environment,
+    tally: &mut Tally,
+) -> Result<(), String> {
     let start = Instant::now();
-    let mut command = match &runner.supervisor {
-        None => Command::new(&binary.executable),
-        Some(supervisor) => {
-            let mut command = Command::new(supervisor);
-            command
-                .args(["supervise", "--grace-millis", "0", "--"])
-                .arg(&binary.executable)
-                .stdin(Stdio::piped());
-            command
-        }
-    };
-    let mut child = telling(&mut command)
+    let mut command = guarded(&binary.executable);
+    telling(&mut command)
         .args(names)
         .current_dir(&binary.directory)
         .env("CARGO_MANIFEST_DIR", &binary.directory)
-        .envs(runner.environment.iter().map(|(name, value)| (name, value)))
-        .stdout(Stdio::piped())
-        .spawn()
+        .envs(environment.iter().map(|(name, value)| (name, value)))
+        .stdout(Stdio::piped());
+    let mut child = guard::start(&mut command)
         .map_err(|error| format!("cannot start {}: {error}", binary.executable.display()))?;
+    let pipe = child.stdin.take();
     let (passed, failed) = (tally.passed, tally.failed.len());
     let output = child.stdout.take().ok_or("a test binary without output")?;
     for line in BufReader::new(output).lines() {
@@ -164,6 +156,7 @@ pub fn run_binary(binary: &Binary, names: &[&str], runner: &Runner, tally: &mut 
         read(&line, &binary.label, tally);
     }
     let status = child.wait().map_err(|error| format!("waiting for {}: {error}", binary.label))?;
+    drop(pipe);
     let (passed, failed) = (tally.passed - passed, tally.failed.len() - failed);
     if !status.success() && failed == 0 {
         tally.failed.push(format!("{}: the test binary ended with {status}", binary.label));

@@ -417,13 +417,14 @@ pub(super) fn field_values(resource: &Resource, object: &Value) -> Vec<(Cow<'sta
     let Some(custom) = &resource.custom else {
         let names = kinds::selectable_fields(&resource.shelf.group, &resource.shelf.resource);
         let values = names.iter().filter(|name| is_kept(name)).map(|name| (name, kinds::field(object, name)));
-        let set = values.filter_map(|(name, value)| Some((Cow::Borrowed(*name), value.filter(has_text)?)));
+        let set = values
+            .filter_map(|(name, value)| Some((Cow::Borrowed(*name), value.filter(|text| !text.is_empty())?)));
         return set.collect();
     };
     let mut fields: Vec<(Cow<'static, str>, String)> = Vec::new();
     for version in custom.kind.versions() {
         for name in version.selectable_fields().iter().filter(|name| is_kept(name)) {
-            if let Some(text) = version.selectable_value(object, name).filter(has_text)
+            if let Some(text) = version.selectable_value(object, name).filter(|text| !text.is_empty())
                 && !fields.iter().any(|(known, _)| known == name)
             {
                 fields.push((Cow::Owned(name.clone()), text));
@@ -431,8 +432,4 @@ pub(super) fn field_values(resource: &Resource, object: &Value) -> Vec<(Cow<'sta
         }
     }
     fields
-}
-
-fn has_text(text: &String) -> bool {
-    !text.is_empty()
 }
