@@ -48,13 +48,19 @@ async fn pods_leave_and_those_of_the_node_stay() {
     assert_eq!(other.spec.unwrap().unschedulable, None);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_drain_waits_for_grace_periods_and_can_be_forced_meanwhile() {
+/// One node with pods that take most of an hour to stop.
+async fn with_slow_pods(pods: u32) -> Stage {
     let mut stage = Stage::new(plan(), CsiSettings::default(), &["one"]).await;
-    let mut slow = deployment("slow", 2, json!({STOP_AFTER: "3000"}));
+    let mut slow = deployment("slow", pods, json!({STOP_AFTER: "3000"}));
     slow["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(3600);
     stage.create(slow).await;
-    running(&mut stage, 2).await;
+    running(&mut stage, pods as usize).await;
+    stage
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_waits_for_grace_periods_and_can_be_forced_meanwhile() {
+    let stage = with_slow_pods(2).await;
     stage.order("one").await;
     stage.world.run_for(Duration::from_mins(10)).await;
     assert_eq!(stage.done("one").await, None);
@@ -68,11 +74,7 @@ async fn a_drain_waits_for_grace_periods_and_can_be_forced_meanwhile() {
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_that_takes_too_long_is_forced_on_time() {
-    let mut stage = Stage::new(plan(), CsiSettings::default(), &["one"]).await;
-    let mut slow = deployment("slow", 1, json!({STOP_AFTER: "3000"}));
-    slow["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(3600);
-    stage.create(slow).await;
-    running(&mut stage, 1).await;
+    let stage = with_slow_pods(1).await;
     stage.order_within("one", 90).await;
     stage.world.run_for(Duration::from_secs(85)).await;
     assert_eq!(stage.done("one").await, None);
@@ -97,11 +99,7 @@ async fn a_node_that_is_not_ready_for_long_is_not_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_goes_ends_its_drain_without_any_pod_being_waited_for() {
-    let mut stage = Stage::new(plan(), CsiSettings::default(), &["one"]).await;
-    let mut slow = deployment("slow", 1, json!({STOP_AFTER: "3000"}));
-    slow["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(3600);
-    stage.create(slow).await;
-    running(&mut stage, 1).await;
+    let stage = with_slow_pods(1).await;
     stage.order("one").await;
     stage.world.run_for(Duration::from_secs(5)).await;
     stage.nodes.shutdown("one");
@@ -113,11 +111,7 @@ async fn a_node_that_goes_ends_its_drain_without_any_pod_being_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_undone_is_done_again() {
-    let mut stage = Stage::new(plan(), CsiSettings::default(), &["one"]).await;
-    let mut slow = deployment("slow", 1, json!({STOP_AFTER: "3000"}));
-    slow["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(3600);
-    stage.create(slow).await;
-    running(&mut stage, 1).await;
+    let stage = with_slow_pods(1).await;
     stage.order("one").await;
     stage.world.run_for(Duration::from_mins(1)).await;
     let nodes = Api::<Node>::all(stage.admin.clone());
