@@ -1,4 +1,4 @@
-//! Chores of this repository: `cargo xtask test`, `cargo xtask bench` and `cargo xtask control-plane`.
+//! Chores of this repository: `cargo xtask test`, `bench`, `image` and `control-plane`.
 #![forbid(unsafe_code)]
 
 mod guard;
@@ -16,6 +16,8 @@ usage: cargo xtask <chore>
   test real [NAME…]
                   the tests on a real control plane, which is built with Go when it is not there yet
   control-plane   builds and starts a real control plane: build, up (--help tells more)
+  image           builds a static hostler and writes a container image, without a container engine: --output FILE
+                  (--help tells more)
   bench [NAME…]   the benchmarks (apiserver, world, servers), in a release build; prints what it measures";
 
 fn main() -> ExitCode {
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
         ["test", "real", names @ ..] if names.iter().all(|name| !name.starts_with('-')) => real::run(names),
         ["test", names @ ..] if names.iter().all(|name| !name.starts_with('-')) => suite::run(names),
         ["control-plane", rest @ ..] => steps::control_plane(rest),
+        ["image", rest @ ..] => steps::image(rest),
         ["bench", names @ ..] => steps::bench(names),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

@@ -46,18 +46,46 @@ pub fn control_plane(arguments: &[&str]) -> Result<(), String> {
 
 /// Builds a binary of the workspace and tells where it is.
 pub fn build_binary(package: &str, name: &str) -> Result<PathBuf, String> {
-    let mut build = cargo();
-    build
-        .args(["build", "--quiet", "--package", package, "--bin", name])
-        .arg("--message-format=json-render-diagnostics")
-        .stdout(Stdio::piped());
-    let output = output_of(&mut build).map_err(|error| format!("cannot start cargo: {error}"))?;
+    built(name, cargo().args(["build", "--quiet", "--package", package, "--bin", name]))
+}
+
+/// The executable that a build makes.
+fn built(name: &str, build: &mut Command) -> Result<PathBuf, String> {
+    build.arg("--message-format=json-render-diagnostics").stdout(Stdio::piped());
+    let output = output_of(build).map_err(|error| format!("cannot start cargo: {error}"))?;
     let artifacts = String::from_utf8_lossy(&output.stdout);
     let executable = artifacts.lines().filter_map(|line| lines::text(line, "executable")).next_back();
     match executable {
         Some(path) if output.status.success() => Ok(PathBuf::from(path)),
         _ => Err(format!("✗ {name} does not build")),
     }
+}
+
+/// Builds a `hostler` for production that needs no shared libraries, and becomes the program that writes an image
+/// with it.
+pub fn image(arguments: &[&str]) -> Result<(), String> {
+    let mut writer = Command::new(build_binary("hostler-image", "hostler-image")?);
+    if !arguments.iter().any(|argument| ["--help", "-h", "--binary"].contains(argument)) {
+        let target = host()?;
+        println!("… hostler for {target} without shared libraries");
+        // Only with a named target do the flags leave alone what runs during the build.
+        let flags = format!("target.{target}.rustflags=['-Ctarget-feature=+crt-static']");
+        let options = ["build", "--release", "--package", "hostler", "--no-default-features", "--target"];
+        let binary = built("hostler", cargo().args(options).args([&target, "--config", &flags]))?;
+        writer.arg("--binary").arg(binary);
+    }
+    let error = writer.args(arguments).exec();
+    Err(format!("cannot start {}: {error}", writer.get_program().display()))
+}
+
+/// What the compiler compiles for when nobody says otherwise.
+fn host() -> Result<String, String> {
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).arg("-vV").output();
+    let output = output.map_err(|error| format!("cannot start rustc: {error}"))?;
+    let told = String::from_utf8_lossy(&output.stdout);
+    let host = told.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).ok_or_else(|| "rustc does not tell what it compiles for".to_owned())
 }
 
 /// The benchmarks: package, features and name.
