@@ -62,7 +62,7 @@ pub async fn start(plane: &mut ControlPlane, manager: Manager) -> anyhow::Result
     for definition in &mut definitions {
         webhooks.convert(definition);
     }
-    manifests::apply(&client, &definitions).await?;
+    manifests::define(&client, &definitions).await?;
     let mut configurations = manifests::read(&assets.join("webhooks"))?;
     configurations.retain(|object| object["apiVersion"] == "admissionregistration.k8s.io/v1");
     for configuration in &mut configurations {

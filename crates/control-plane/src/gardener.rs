@@ -22,9 +22,9 @@ pub fn definitions(store: &Store) -> anyhow::Result<Vec<Value>> {
     manifests::read(&store.assets(MACHINE_CONTROLLER_MANAGER.group).join("crds"))
 }
 
-/// Installs the definitions.
+/// Installs the definitions and waits until they are served.
 pub async fn install(store: &Store, client: &Client) -> anyhow::Result<()> {
-    manifests::apply(client, &definitions(store)?).await
+    manifests::define(client, &definitions(store)?).await
 }
 
 /// The manager for the Machines of one namespace, and the port on which it tells how it is.
@@ -45,8 +45,6 @@ pub fn manager(store: &Store, kubeconfig: &Path, namespace: &str) -> anyhow::Res
 pub async fn start(plane: &mut ControlPlane, namespace: &str) -> anyhow::Result<Process> {
     let client = plane.client().await?;
     install(plane.store(), &client).await?;
-    let kinds = "/apis/machine.sapcloud.io/v1alpha1";
-    wait_until("Gardener's kinds are served", || plane.check(), &client, kinds).await?;
     let (program, port) = manager(plane.store(), &plane.admin_kubeconfig(), namespace)?;
     let mut process = program.start(plane.supervisor(), plane.directory())?;
     let health = unchecked(&format!("http://127.0.0.1:{port}"))?;

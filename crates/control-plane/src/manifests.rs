@@ -1,5 +1,6 @@
 //! Manifests of others: read, and applied to a server.
 
+use crate::plane::{PATIENCE, PAUSE};
 use anyhow::{Context, bail};
 use kube::{
     Api, Client,
@@ -7,7 +8,11 @@ use kube::{
     core::GroupVersionKind,
 };
 use serde_json::Value;
-use std::{fs, path::Path, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 /// How often an object that others change meanwhile is written.
 const ATTEMPTS: usize = 20;
@@ -61,9 +66,66 @@ pub async fn apply(client: &Client, objects: &[Value]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Installs CustomResourceDefinitions and waits until discovery tells of all their kinds: a manager that asks before
+/// gives up.
+pub async fn define(client: &Client, definitions: &[Value]) -> anyhow::Result<()> {
+    apply(client, definitions).await?;
+    let mut missing: Vec<(String, &str)> = definitions.iter().flat_map(served).collect();
+    let start = Instant::now();
+    loop {
+        let groups = client.list_api_groups().await?;
+        let told: Vec<&str> = groups
+            .groups
+            .iter()
+            .flat_map(|group| &group.versions)
+            .map(|version| version.group_version.as_str())
+            .collect();
+        let mut later = Vec::new();
+        for (version, resource) in missing {
+            let is_there = told.contains(&version.as_str())
+                && client
+                    .list_api_group_resources(&version)
+                    .await
+                    .is_ok_and(|known| known.resources.iter().any(|one| one.name == resource));
+            if !is_there {
+                later.push((version, resource));
+            }
+        }
+        if later.is_empty() {
+            return Ok(());
+        }
+        if start.elapsed() > PATIENCE {
+            bail!("the server does not tell of {later:?} within {PATIENCE:?}");
+        }
+        missing = later;
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// The versions that a definition serves, each with its group, and the resource's name in them.
+fn served(definition: &Value) -> impl Iterator<Item = (String, &str)> {
+    let spec = &definition["spec"];
+    let (group, plural) =
+        (spec["group"].as_str().unwrap_or_default(), spec["names"]["plural"].as_str().unwrap_or_default());
+    let versions = spec["versions"].as_array().into_iter().flatten();
+    versions
+        .filter(|version| version["served"] == true)
+        .filter_map(move |version| Some((format!("{group}/{}", version["name"].as_str()?), plural)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn versions_that_are_not_served_are_not_waited_for() {
+        let definition = json!({"spec": {"group": "example.com", "names": {"plural": "things"}, "versions": [
+            {"name": "v1", "served": true}, {"name": "v1alpha1", "served": false}, {"name": "v2", "served": true}
+        ]}});
+        let found: Vec<_> = served(&definition).collect();
+        assert_eq!(found, [("example.com/v1".to_owned(), "things"), ("example.com/v2".to_owned(), "things")]);
+    }
 
     #[test]
     fn documents_that_are_no_objects_are_passed_over() {

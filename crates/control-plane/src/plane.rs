@@ -21,8 +21,8 @@ use std::{
 use tokio::time::Instant;
 
 /// How long something may take to be ready; it is seconds, but on a busy machine everything takes long.
-const PATIENCE: Duration = Duration::from_secs(180);
-const PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 /// How long one question may take: a server that takes calls and is silent is asked again.
 const CALL_LIMIT: Duration = Duration::from_secs(10);
 /// The user with all rights.

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 fn a_deployment_runs_grows_rolls_and_goes() {
     with_each_kubectl(|kubectl| {
         let limit = &crate::kubectl::limit();
+        kubectl.wait_for_nodes();
         let said = kubectl.run(&["create", "deployment", "web", "--image=x", "--replicas=20"]);
         assert_eq!(said, "deployment.apps/web created\n");
         let said = kubectl.run(&["rollout", "status", "deployment/web", limit]);
