@@ -140,6 +140,7 @@ kind: MachineDeployment
 metadata: {name: one}
 spec:
   replicas: 0
+  strategy: {type: RollingUpdate}
   selector: {matchLabels: {name: one}}
   template:
     metadata: {labels: {name: one}}

@@ -18,9 +18,10 @@ use hostler_sim::{
     stackit::{Settings, Stackit},
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{Api, api::PostParams};
+use kube::{Api, Client, api::PostParams};
 use secrecy::SecretString;
 use std::{
+    collections::BTreeSet,
     io::{self, ErrorKind, Write},
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
@@ -32,6 +33,9 @@ use tokio::net::TcpListener;
 const NODES: usize = 3;
 /// How long what is under way may take at the end.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// How many times it is looked whether the server serves our kinds, and the pause between two looks.
+const LOOKS: usize = 1200;
+const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Args)]
 pub struct Options {
@@ -168,7 +172,33 @@ async fn install_definitions(world: &World) -> anyhow::Result<()> {
             created => drop(created.context("the CustomResourceDefinitions cannot be installed")?),
         }
     }
-    Ok(())
+    for _ in 0..LOOKS {
+        if are_told_of(&world.client(), &crds()).await? {
+            return Ok(());
+        }
+        world.clock().sleep(PAUSE).await;
+    }
+    bail!("the API server does not tell of the kinds in our CustomResourceDefinitions")
+}
+
+/// Whether discovery tells of these kinds. A real server takes its time for that, and kubectl does not know them before.
+async fn are_told_of(client: &Client, definitions: &[CustomResourceDefinition]) -> anyhow::Result<bool> {
+    let groups = client.list_api_groups().await?;
+    let mut told = BTreeSet::new();
+    for group in groups.groups.iter().flat_map(|group| &group.versions) {
+        let group = &group.group_version;
+        if definitions.iter().any(|crd| group.split('/').next() == Some(&crd.spec.group))
+            && let Ok(kinds) = client.list_api_group_resources(group).await
+        {
+            told.extend(kinds.resources.into_iter().map(|kind| (group.clone(), kind.name)));
+        }
+    }
+    Ok(definitions.iter().all(|crd| {
+        let mut versions = crd.spec.versions.iter().filter(|version| version.served);
+        versions.all(|version| {
+            told.contains(&(format!("{}/{}", crd.spec.group, version.name), crd.spec.names.plural.clone()))
+        })
+    }))
 }
 
 /// Nodes, a cloud and the controllers.

@@ -166,7 +166,7 @@ impl Playground {
         plane.ends_by_itself = true;
         plane.wait_to_say("export KUBECONFIG=");
         let kubeconfig = directory.file("control-plane/admin.kubeconfig");
-        let mut command = hostler(&["dev", "--beside"]);
+        let mut command = hostler(&["dev", "--with-machine-sets", "--beside"]);
         command.arg(&kubeconfig);
         let mut process = Process::start(&directory, "hostler", command);
         process.wait_to_say("Hostler is ready");
