@@ -140,7 +140,7 @@ kind: MachineDeployment
 metadata: {name: one}
 spec:
   replicas: 0
-  strategy: {type: RollingUpdate}
+  strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}
   selector: {matchLabels: {name: one}}
   template:
     metadata: {labels: {name: one}}
@@ -175,7 +175,8 @@ fn everything_comes_up_and_kubectl_works_with_it() {
     let strategy = "jsonpath={.spec.rollout.strategy.type}";
     assert_eq!(kubectl(&["get", "kubeadmcontrolplane", "one", "-o", strategy], ""), "RollingUpdate");
     let patience = Instant::now() + Duration::from_secs(300);
-    while !kubectl(&["get", "machinesets", "-o", "name"], "").contains("machineset.machine.sapcloud.io/one-")
+    while !kubectl(&["get", "machinesets.machine.sapcloud.io", "-o", "name"], "")
+        .contains("machineset.machine.sapcloud.io/one-")
     {
         assert!(Instant::now() < patience, "Gardener's manager makes no MachineSet");
         std::thread::sleep(Duration::from_millis(200));
