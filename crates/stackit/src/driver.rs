@@ -97,6 +97,7 @@ impl StackitDriver {
             raw_state: server.status.clone(),
             addresses: addresses(server),
             created_at: server.created_at,
+            launched_at: server.launched_at,
         })
     }
 

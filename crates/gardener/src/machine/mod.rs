@@ -4,6 +4,8 @@ mod act;
 mod drain;
 mod observe;
 mod setup;
+mod template;
+mod token;
 
 use crate::{
     api::{Machine, MachineClass},
@@ -11,11 +13,11 @@ use crate::{
     metrics::Metrics,
 };
 use async_trait::async_trait;
-use hostler_base::{Chance, Clock};
+use hostler_base::{Chance, Clock, Entropy};
 use hostler_controller::{
     Cache, EventKind, Key, Lane, Outcome, Queue, QueueOptions, Reconciler, Recorder, Run, Trouble, Wait,
 };
-use hostler_driver::{Driver, DriverFactory, Failure, Identity, Order};
+use hostler_driver::{Address, Driver, DriverFactory, Failure, Identity, Order};
 use hostler_node::{Drainer, Limits};
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Secret};
 use kube::{Client, Resource, ResourceExt};
@@ -26,7 +28,8 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-pub use setup::{Parts, run};
+use observe::creation_timeout;
+pub use setup::{Parts, Target, run};
 
 /// A run that has taken so many steps gives others a turn.
 const STEPS_PER_RUN: usize = 24;
@@ -44,14 +47,19 @@ struct Caches {
 
 struct MachineController {
     control: Client,
-    target: Client,
+    /// Nothing if there is no cluster for the nodes.
+    target: Option<Client>,
     drivers: Arc<dyn DriverFactory>,
     caches: Caches,
-    drainer: Drainer,
+    /// Nothing if there is no cluster for the nodes.
+    drainer: Option<Drainer>,
     drain_limits: Limits,
     metrics: Metrics,
     clock: Clock,
     chance: Chance,
+    entropy: Entropy,
+    /// What bootstrap tokens say about their groups.
+    token_groups: String,
     recorder: Recorder,
     /// Drivers whose changes nobody listens to yet.
     new_drivers: mpsc::UnboundedSender<Arc<dyn Driver>>,
@@ -73,6 +81,14 @@ struct Memory {
     fresh: bool,
     /// The cache does not show it yet.
     node_deleted: bool,
+    token: Option<token::Known>,
+    /// What a server that is settled answers to.
+    addresses: Vec<Address>,
+    /// The cache does not show these yet.
+    node_patched: bool,
+    node_status_patched: bool,
+    /// Something failed that does not hold up the rest of the run.
+    trouble: Option<Trouble>,
 }
 
 /// What is needed to act in the cloud for one machine.
@@ -114,7 +130,7 @@ impl Reconciler for MachineController {
     async fn reconcile(&self, run: Run) -> Result<Outcome, Trouble> {
         let Some(machine) = self.caches.machines.get(&run.key) else {
             self.forget(&run.key);
-            self.drainer.forget(&run.key);
+            self.forget_drain(&run.key);
             return Ok(Outcome::Done);
         };
         let mut machine = Box::new(Machine::clone(&machine));
@@ -129,7 +145,7 @@ impl Reconciler for MachineController {
             self.tell(&run.key, &machine, &step);
             match self.act(machine, step, &mut memory, means).await? {
                 Next::Again(returned) => machine = returned,
-                Next::End(outcome) => return Ok(outcome),
+                Next::End(outcome) => return memory.trouble.map_or(Ok(outcome), Err),
             }
         }
         Ok(Outcome::After(Duration::ZERO))
@@ -151,6 +167,12 @@ impl MachineController {
         if wait.differs(previous) {
             self.event(machine, EventKind::Normal, reason, message);
             waits.insert(key.clone(), wait);
+        }
+    }
+
+    fn forget_drain(&self, key: &Key) {
+        if let Some(drainer) = &self.drainer {
+            drainer.forget(key);
         }
     }
 

@@ -181,7 +181,9 @@ async fn the_console_tells_why_a_node_did_not_join() {
         consoles: [("m-5".to_owned(), console)].into(),
         ..Settings::default()
     };
-    let mut stage = with(Plan::seeded(39), settings, class(), secret()).await;
+    let mut class = class();
+    class["providerSpec"]["userData"] = json!("#!/bin/sh");
+    let mut stage = with(Plan::seeded(39), settings, class, secret()).await;
     stage.create(stage.machines(), machine("m-5")).await;
     stage.run_until_phase("m-5", Phase::Failed, Duration::from_mins(40)).await.unwrap();
     let told = stage.told("m-5").await;
