@@ -1,4 +1,4 @@
-use super::{Cursor, LOOK_AGAIN, Observed, StatusChange, Step, Tried, drain, replace, text, token};
+use super::{Cursor, LOOK_AGAIN, Observed, StatusChange, Step, Tried, drain, replace, text, token, upkeep};
 use crate::api::{OperationState, OperationType, Phase};
 use hostler_driver::{
     Code, Failure, Identity, Machine as Server, Operation, Periods, ProviderId, Recognition, State,
@@ -27,7 +27,8 @@ fn creation(seen: &Observed) -> Step {
     if started && is_named(seen) && matches!(seen.provider_id, Some(Ok(_))) {
         // Only its node matters now, whatever becomes of class, Secret and cloud.
         let of_node = || keep_up(seen).unwrap_or_else(|| health(seen));
-        return if seen.has_target { of_node() } else { Step::Done };
+        let step = if seen.has_target { of_node() } else { Step::Done };
+        return upkeep::beside(seen, step);
     }
     let identity = match &seen.ready_to_act {
         Ok(identity) => identity,

@@ -11,12 +11,14 @@ mod replace;
 #[cfg(test)]
 mod test_support;
 mod token;
+mod upkeep;
 #[cfg(test)]
 mod walk;
 
 pub use cursor::{Cursor, text};
 pub use decide::decide;
 pub use token::{OwnToken, TokenSeen};
+pub use upkeep::EVERY as UPKEEP_EVERY;
 
 use crate::api::{OperationState, OperationType, Phase};
 use hostler_driver::{Attempt, Code, Evidence, Failure, Finding, Identity, Machine as Server, ProviderId};
@@ -148,6 +150,8 @@ pub struct Observed {
     pub sightings: Sightings,
     /// The last thing that failed in this run, with what was tried.
     pub failure: Option<(Tried, Failure)>,
+    /// How long until what was done to its server is looked at again; nothing if nothing of it can be undone.
+    pub upkeep_in: Option<Duration>,
     /// There is a cluster for its node.
     pub has_target: bool,
     /// A server that is ordered now shall join with a bootstrap token.
@@ -228,6 +232,8 @@ pub enum Step {
         message: String,
         again: Duration,
     },
+    /// Nothing is to be done until something changes, or for so long.
+    Rest(Duration),
     /// Nothing is to be done until something changes.
     Done,
 }

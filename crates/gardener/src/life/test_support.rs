@@ -28,6 +28,7 @@ pub(super) fn observed() -> Observed {
         refused: None,
         sightings: Sightings::default(),
         failure: None,
+        upkeep_in: None,
         has_target: true,
         token_wanted: false,
         token: None,

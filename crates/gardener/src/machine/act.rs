@@ -134,6 +134,7 @@ impl MachineController {
             }
             Step::TryAgain { failure, again } => Err(Trouble::after(failure, again)),
             Step::Wait { reason, again, .. } => Ok(Next::End(Outcome::Wait { reason, check: Some(again) })),
+            Step::Rest(time) => Ok(Next::End(Outcome::After(time))),
             Step::Done => Ok(Next::End(Outcome::Done)),
         }
     }
@@ -274,6 +275,7 @@ impl MachineController {
                 let settled = driver.settle(&order, &server).await;
                 let result = settled.map(|settled| match settled {
                     Settled::Done(server) => {
+                        self.note_upkeep(&machine);
                         memory.sightings.settled = true;
                         memory.addresses = server.addresses;
                     }

@@ -9,11 +9,11 @@ mod token;
 
 use crate::{
     api::{Machine, MachineClass},
-    life::{AttemptMark, Observed, Sightings, Step, Tried, decide},
+    life::{AttemptMark, Observed, Sightings, Step, Tried, UPKEEP_EVERY, decide},
     metrics::Metrics,
 };
 use async_trait::async_trait;
-use hostler_base::{Chance, Clock, Entropy};
+use hostler_base::{Chance, Clock, Entropy, stable_hash};
 use hostler_controller::{
     Cache, EventKind, Key, Lane, Outcome, Queue, QueueOptions, Reconciler, Recorder, Run, Trouble, Wait,
 };
@@ -26,7 +26,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 
 use observe::creation_timeout;
 pub use setup::{Parts, Target, run};
@@ -63,6 +63,9 @@ struct MachineController {
     recorder: Recorder,
     /// Drivers whose changes nobody listens to yet.
     new_drivers: mpsc::UnboundedSender<Arc<dyn Driver>>,
+    /// When each machine's server was last seen as it should be.
+    kept_up: Mutex<BTreeMap<Key, Instant>>,
+    started_at: Instant,
     /// What each machine waits for, so that it is told once.
     waits: Mutex<BTreeMap<Key, Wait>>,
 }
@@ -99,6 +102,8 @@ struct Means {
     place: String,
     /// The cloud that the class is for.
     provider: String,
+    /// Something is done to the server that others can undo.
+    upkeep: bool,
 }
 
 /// What means are for.
@@ -131,6 +136,7 @@ impl Reconciler for MachineController {
         let Some(machine) = self.caches.machines.get(&run.key) else {
             self.forget(&run.key);
             self.forget_drain(&run.key);
+            self.kept_up.lock().unwrap_or_else(PoisonError::into_inner).remove(&run.key);
             return Ok(Outcome::Done);
         };
         let mut machine = Box::new(Machine::clone(&machine));
@@ -168,6 +174,26 @@ impl MachineController {
             self.event(machine, EventKind::Normal, reason, message);
             waits.insert(key.clone(), wait);
         }
+    }
+
+    /// How long until the machine's server is to be looked at.
+    fn upkeep_in(&self, machine: &Machine) -> Duration {
+        let key = Key::of(machine);
+        let last = self.kept_up.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
+        let due = match last {
+            Some(last) => last + UPKEEP_EVERY,
+            // After a start not all of them are looked at in the same instant.
+            None => {
+                let spread = stable_hash(&key.name) % UPKEEP_EVERY.as_secs().max(1);
+                self.started_at + Duration::from_secs(spread)
+            }
+        };
+        due.saturating_duration_since(self.clock.instant())
+    }
+
+    fn note_upkeep(&self, machine: &Machine) {
+        let now = self.clock.instant();
+        self.kept_up.lock().unwrap_or_else(PoisonError::into_inner).insert(Key::of(machine), now);
     }
 
     fn forget_drain(&self, key: &Key) {

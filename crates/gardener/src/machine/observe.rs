@@ -81,7 +81,7 @@ impl MachineController {
             user_data,
         };
         let provider = class.spec.provider.clone();
-        Ok(Means { driver, order, place, provider })
+        Ok(Means { driver, order, place, provider, upkeep: described.upkeep })
     }
 
     /// Why no server can be ordered, found without asking the cloud; else what looks wrong and is used.
@@ -169,6 +169,7 @@ impl MachineController {
                 .and_then(|means| self.check(means).err()),
             sightings: memory.sightings.clone(),
             failure: memory.failure.clone(),
+            upkeep_in: means.as_ref().ok().filter(|means| means.upkeep).map(|_| self.upkeep_in(machine)),
             has_target: self.target.is_some(),
             token_wanted: self.target.is_some()
                 && means

@@ -68,6 +68,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         entropy,
         token_groups,
     } = parts;
+    let started_at = clock.instant();
     let queue = queue(&clock, &chance, &metrics);
     let keep_queue = keep::queue(&clock, &chance, &metrics);
     health.add_queue(&queue);
@@ -188,6 +189,8 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         drain_limits,
         metrics: crate::metrics::Metrics::new(&metrics),
         waits: Mutex::new(BTreeMap::new()),
+        kept_up: Mutex::new(BTreeMap::new()),
+        started_at,
         caches,
     });
     let drainable = near_nodes.as_ref().map(hostler_node::Watches::synced);

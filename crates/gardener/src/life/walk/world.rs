@@ -115,6 +115,8 @@ struct Actor {
     memory: Memory,
     node: Node,
     token: Token,
+    /// It is time to look at what was done to its server.
+    upkeep_due: bool,
     /// A create call that timed out on our side and may still take effect.
     in_flight: bool,
 }
@@ -218,6 +220,7 @@ impl Actor {
             memory: Memory::default(),
             node: Node::None,
             token: Token::None,
+            upkeep_due: false,
             in_flight: false,
         }
     }
@@ -284,6 +287,7 @@ impl Actor {
                 let tried = [Tried::Look, Tried::Create, Tried::Settle, Tried::Delete][usize::from(tried)];
                 (tried, failure())
             }),
+            upkeep_in: detailed.then(|| Duration::from_secs(if self.upkeep_due { 0 } else { 60 })),
             has_target: detailed,
             token_wanted: detailed && class,
             token: memory.token.map(|token| match token {
@@ -510,6 +514,9 @@ impl World {
                     }
                 });
             }
+            if written.phase == Phase::Running && !actor.upkeep_due && !written.deleting {
+                with("it is time for a look at its server", &|world| world.actors[index].upkeep_due = true);
+            }
             let lists_are_complete = !actor.in_flight && self.owned(index).all(|vm| vm.in_lists);
             match written.attempt {
                 Some(Age::Young) => with("time passes", &|world| {
@@ -607,7 +614,7 @@ impl World {
         if outcome == Outcome::Later {
             self.actors[index].in_flight = true;
         }
-        let ends = matches!(step, Step::Wait { .. } | Step::TryAgain { .. } | Step::Done);
+        let ends = matches!(step, Step::Wait { .. } | Step::TryAgain { .. } | Step::Rest(_) | Step::Done);
         let actor = &mut self.actors[index];
         let tried = match step {
             Step::Ask(_) | Step::List => Some(0),
@@ -695,7 +702,10 @@ impl World {
                 written.replaces = Some(number(target));
                 *memory = Memory::default();
             }
-            Step::Settle(_) => memory.settled = true,
+            Step::Settle(_) => {
+                memory.settled = true;
+                actor.upkeep_due = false;
+            }
             Step::WriteStatus(StatusChange { phase, description, .. }) => {
                 written.description.clone_from(description);
                 written.long_told = false;
@@ -712,7 +722,7 @@ impl World {
             Step::DeleteServer(_) => *memory = Memory::default(),
             Step::DeleteNode => actor.node = Node::None,
             Step::RemoveFinalizer => actor.written = None,
-            Step::Wait { .. } | Step::TryAgain { .. } | Step::Done => {}
+            Step::Wait { .. } | Step::TryAgain { .. } | Step::Rest(_) | Step::Done => {}
         }
     }
 
