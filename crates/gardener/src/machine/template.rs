@@ -313,7 +313,8 @@ mod tests {
         let keys: Vec<&String> = later.labels().keys().collect();
         assert_eq!(keys, ["more", "node.gardener.cloud/machine-name", "own"]);
         assert_eq!(later.annotations().keys().filter(|key| !key.contains('/')).collect::<Vec<_>>(), ["own"]);
-        assert_eq!(later.spec.as_ref().unwrap().taints, None, "all of them were the template's");
+        let left = later.spec.as_ref().unwrap().taints.clone().unwrap_or_default();
+        assert_eq!(left, [], "all of them were the template's");
 
         let none = patched(&later, behind(&later, "m", None, None).node.as_ref());
         assert_eq!(behind(&none, "m", None, None), Behind::default());

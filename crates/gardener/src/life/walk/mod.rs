@@ -104,3 +104,10 @@ fn a_machine_whose_class_comes_and_goes_leaves_no_server_behind() {
     println!("one machine, no class at times: {} states, {} edges", walk.states, walk.edges);
     assert!(walk.states > 500, "the walk became trivial: {} states", walk.states);
 }
+
+#[test]
+fn a_machine_without_a_target_cluster_is_as_safe() {
+    let walk = walk(World::new(1, 1).without_target(), 2);
+    println!("one machine, no target cluster: {} states, {} edges", walk.states, walk.edges);
+    assert!(walk.states > 500, "the walk became trivial: {} states", walk.states);
+}

@@ -130,8 +130,17 @@ pub(super) struct World {
     /// who make them anew; for the others all of that is left out so that the walk with two machines stays finite in practice.
     detailed: usize,
     class: Class,
+    has_target: bool,
     /// A step that is wrong whatever comes of it.
     wrong: Option<&'static str>,
+}
+
+/// What a machine does not decide itself.
+#[derive(Clone, Copy)]
+struct Around {
+    class: bool,
+    detailed: bool,
+    has_target: bool,
 }
 
 /// Whether class and Secret are there and name the place that is written down.
@@ -225,7 +234,8 @@ impl Actor {
         }
     }
 
-    fn observe(&self, written: &Written, actor: usize, class: bool, detailed: bool) -> Observed {
+    fn observe(&self, written: &Written, actor: usize, around: Around) -> Observed {
+        let Around { class, detailed, has_target } = around;
         let memory = &self.memory;
         // Moments of this run lie in the last minute, in the order in which they happened.
         let moment = |event| now() + SignedDuration::from_secs(memory.rank(event) - 10);
@@ -288,8 +298,8 @@ impl Actor {
                 (tried, failure())
             }),
             upkeep_in: detailed.then(|| Duration::from_secs(if self.upkeep_due { 0 } else { 60 })),
-            has_target: detailed,
-            token_wanted: detailed && class,
+            has_target,
+            token_wanted: detailed && class && has_target,
             token: memory.token.map(|token| match token {
                 Token::None => TokenSeen::None { free: "id".into() },
                 Token::Valid | Token::Expired => TokenSeen::Own(OwnToken {
@@ -331,6 +341,7 @@ impl World {
             faults: 0,
             detailed,
             class: Class::Kept,
+            has_target: true,
             wrong: None,
         }
     }
@@ -344,6 +355,10 @@ impl World {
 
     pub(super) fn with_a_class_that_comes_and_goes(self) -> Self {
         Self { class: Class::There, ..self }
+    }
+
+    pub(super) fn without_target(self) -> Self {
+        Self { has_target: false, ..self }
     }
 
     pub(super) fn machines(&self) -> usize {
@@ -372,7 +387,9 @@ impl World {
             return Some(wrong.into());
         }
         for (index, actor) in self.actors.iter().enumerate() {
-            let adopted = actor.written.as_ref().filter(|written| written.node_label);
+            let adopted = actor.written.as_ref().filter(|written| {
+                written.node_label || matches!(written.phase, Phase::Available | Phase::Pending)
+            });
             if adopted.is_some_and(|written| written.provider_id == Some(FOREIGN_ID)) {
                 return Some("a foreign server was adopted".into());
             }
@@ -557,8 +574,12 @@ impl World {
     pub(super) fn by_controller(&self, index: usize, most_faults: u8) -> Vec<(String, bool, Self)> {
         let actor = &self.actors[index];
         let Some(written) = &actor.written else { return Vec::new() };
-        let step =
-            decide(&actor.observe(written, index, self.class != Class::Missing, index < self.detailed));
+        let around = Around {
+            class: self.class != Class::Missing,
+            detailed: index < self.detailed,
+            has_target: self.has_target,
+        };
+        let step = decide(&actor.observe(written, index, around));
         let mut outcomes = vec![Outcome::Fine];
         if self.faults < most_faults {
             outcomes.extend([
@@ -591,7 +612,9 @@ impl World {
             Step::Settle(server) if owner(&server.provider_id).is_some_and(|owner| owner != index) => {
                 Some("a foreign server was settled")
             }
-            Step::Create if index < self.detailed && self.actors[index].token == Token::None => {
+            Step::Create
+                if self.has_target && index < self.detailed && self.actors[index].token == Token::None =>
+            {
                 Some("a server was ordered that cannot join")
             }
             Step::DeleteServer(target) if !written.deleting => {
@@ -599,7 +622,10 @@ impl World {
                 let harmless = matches!(vm.life, Life::Failed | Life::Deleting);
                 (!harmless).then_some("a server that ran, or could, was replaced")
             }
-            Step::DeleteServer(_) if !written.node_label => {
+            Step::FindToken | Step::PatchNode(_) | Step::OnNode(_) | Step::DeleteNode if !self.has_target => {
+                Some("there is no target cluster")
+            }
+            Step::DeleteServer(_) if !written.node_label && self.has_target => {
                 Some("a server was deleted before its node had a name")
             }
             _ => None,
@@ -640,7 +666,7 @@ impl World {
             vm.life = Life::Deleting;
         }
         let created = (*step == Step::Create).then(|| self.add_server(index));
-        let vms = self.vms.clone();
+        let (vms, has_target) = (self.vms.clone(), self.has_target);
         let actor = &mut self.actors[index];
         let Some(written) = &mut actor.written else { return };
         let memory = &mut actor.memory;
@@ -690,7 +716,7 @@ impl World {
             }
             Step::Adopt(target) => {
                 written.provider_id = Some(number(target));
-                written.node_label = true;
+                written.node_label = has_target;
                 written.replaces = None;
                 written.attempt = None;
                 written.place = true;
@@ -731,6 +757,7 @@ impl World {
             None => {
                 self.owned(index).next().is_none() && actor.node == Node::None && actor.token == Token::None
             }
+            Some(written) if !self.has_target => !written.deleting && written.phase == Phase::Available,
             Some(written) if index >= self.detailed => !written.deleting && written.phase == Phase::Pending,
             Some(written) => !written.deleting && written.phase == Phase::Running,
         })
