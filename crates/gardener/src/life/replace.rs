@@ -208,7 +208,7 @@ mod tests {
             ("an older list", asked(&[]), listed(3, &[]), Some(Step::List)),
             ("gone", asked(&[]), listed(5, &[]), Some(Step::MarkAttempt)),
             ("another one", asked(&[]), listed(5, &[other]), Some(Step::Adopt(id("b")))),
-            ("it is going", asked(&[going.clone()]), None, None),
+            ("it is going", asked(std::slice::from_ref(&going)), None, None),
             ("the list shows it", asked(&[]), listed(5, &[going]), None),
             ("the list shows it as it was", asked(&[]), listed(5, &[failed("a")]), None),
         ];

@@ -224,7 +224,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         () = classes.run() => {}
         () = secrets.run() => {}
         () = async { match nodes { Some(nodes) => nodes.run().await, None => pending().await } } => {}
-        () = async { match near_nodes { Some(near) => near.run().await, None => pending().await } } => {}
+        () = async { match near_nodes { Some(near) => Box::pin(near.run()).await, None => pending().await } } => {}
         () = writer.run(no_more_events.clone()) => {}
         () = listen(arrivals, queue.clone(), known, namespace) => {}
     }

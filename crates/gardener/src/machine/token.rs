@@ -60,7 +60,8 @@ fn description(machine: &str) -> String {
 /// The ids that a machine's token may have, in the order in which they are tried.
 fn ids(machine: &str) -> impl Iterator<Item = String> {
     let end = machine.as_bytes().get(machine.len().saturating_sub(5)..).unwrap_or_default();
-    let first: String = end.iter().take(ID_LENGTH / 2).map(|byte| format!("{byte:02x}")).collect();
+    let digits = end.iter().take(ID_LENGTH / 2).flat_map(|byte| [byte >> 4, byte & 15]);
+    let first: String = digits.filter_map(|digit| char::from_digit(u32::from(digit), 16)).collect();
     let later = (1..).map(move |round: usize| {
         let mut rest = stable_hash(&format!("{machine}/{round}"));
         let mut letter = || {

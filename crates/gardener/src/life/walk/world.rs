@@ -131,6 +131,8 @@ pub(super) struct World {
     detailed: usize,
     class: Class,
     has_target: bool,
+    /// Also with bootstrap tokens, templates, and a look at the server from time to time.
+    rich: bool,
     /// A step that is wrong whatever comes of it.
     wrong: Option<&'static str>,
 }
@@ -139,7 +141,7 @@ pub(super) struct World {
 #[derive(Clone, Copy)]
 struct Around {
     class: bool,
-    detailed: bool,
+    rich: bool,
     has_target: bool,
 }
 
@@ -235,7 +237,7 @@ impl Actor {
     }
 
     fn observe(&self, written: &Written, actor: usize, around: Around) -> Observed {
-        let Around { class, detailed, has_target } = around;
+        let Around { class, rich, has_target } = around;
         let memory = &self.memory;
         // Moments of this run lie in the last minute, in the order in which they happened.
         let moment = |event| now() + SignedDuration::from_secs(memory.rank(event) - 10);
@@ -277,7 +279,7 @@ impl Actor {
             operation_at: Some(if written.long_told { now() - SignedDuration::from_hours(1) } else { now() }),
             provider_id: written
                 .provider_id
-                .or(written.replaces.filter(|_| written.deleting))
+                .or_else(|| written.replaces.filter(|_| written.deleting))
                 .map(|number| Ok(id(number))),
             replaces: written.replaces.map(id),
             has_node_label: written.node_label,
@@ -297,10 +299,10 @@ impl Actor {
                 let tried = [Tried::Look, Tried::Create, Tried::Settle, Tried::Delete][usize::from(tried)];
                 (tried, failure())
             }),
-            upkeep_in: detailed.then(|| Duration::from_secs(if self.upkeep_due { 0 } else { 60 })),
+            upkeep_in: rich.then(|| Duration::from_secs(if self.upkeep_due { 0 } else { 60 })),
             has_target,
-            token_wanted: detailed && class && has_target,
-            token: memory.token.map(|token| match token {
+            token_wanted: rich && class && has_target,
+            token: memory.token.or_else(|| (!rich).then_some(Token::None)).map(|token| match token {
                 Token::None => TokenSeen::None { free: "id".into() },
                 Token::Valid | Token::Expired => TokenSeen::Own(OwnToken {
                     id: "id".into(),
@@ -342,6 +344,7 @@ impl World {
             detailed,
             class: Class::Kept,
             has_target: true,
+            rich: false,
             wrong: None,
         }
     }
@@ -355,6 +358,10 @@ impl World {
 
     pub(super) fn with_a_class_that_comes_and_goes(self) -> Self {
         Self { class: Class::There, ..self }
+    }
+
+    pub(super) fn rich(self) -> Self {
+        Self { rich: true, ..self }
     }
 
     pub(super) fn without_target(self) -> Self {
@@ -440,7 +447,7 @@ impl World {
                 Life::Deleting => with("is gone", &|world| {
                     world.vms.remove(index);
                 }),
-                Life::Up if self.faults > 0 && vm.owner < self.detailed => {
+                Life::Up if self.faults > 0 && self.rich => {
                     with("breaks", &|world| world.vms[index].life = Life::Broken);
                 }
                 Life::Up | Life::Failed | Life::Broken => {}
@@ -468,18 +475,22 @@ impl World {
                 with("the late create call is lost", &|world| world.actors[index].in_flight = false);
             }
             let up = self.owned(index).any(|vm| vm.life == Life::Up);
-            let may_join = self.owned(index).any(|vm| vm.life == Life::Up && vm.has_token);
+            let with_token = actor.token == Token::Valid;
+            let may_join =
+                self.owned(index).any(|vm| vm.life == Life::Up && (!self.rich || vm.has_token && with_token));
+            let may_join = may_join && self.has_target && index < self.detailed;
             if actor.token == Token::Valid && self.faults > 0 {
                 with("its token expires", &|world| world.actors[index].token = Token::Expired);
             }
             match actor.node {
-                Node::None if may_join && actor.token == Token::Valid => with("its node joins", &|world| {
-                    world.actors[index].node = Node::Joined { ready: true, cordoned: false, labelled: false };
+                Node::None if may_join => with("its node joins", &|world| {
+                    world.actors[index].node =
+                        Node::Joined { ready: true, cordoned: false, labelled: !world.rich };
                 }),
                 Node::Joined { ready: true, cordoned, labelled } if !up => {
                     with("its node is lost", &|world| {
                         world.actors[index].node = Node::Joined { ready: false, cordoned, labelled };
-                    })
+                    });
                 }
                 _ => {}
             }
@@ -531,7 +542,7 @@ impl World {
                     }
                 });
             }
-            if written.phase == Phase::Running && !actor.upkeep_due && !written.deleting {
+            if self.rich && written.phase == Phase::Running && !actor.upkeep_due && !written.deleting {
                 with("it is time for a look at its server", &|world| world.actors[index].upkeep_due = true);
             }
             let lists_are_complete = !actor.in_flight && self.owned(index).all(|vm| vm.in_lists);
@@ -574,11 +585,8 @@ impl World {
     pub(super) fn by_controller(&self, index: usize, most_faults: u8) -> Vec<(String, bool, Self)> {
         let actor = &self.actors[index];
         let Some(written) = &actor.written else { return Vec::new() };
-        let around = Around {
-            class: self.class != Class::Missing,
-            detailed: index < self.detailed,
-            has_target: self.has_target,
-        };
+        let around =
+            Around { class: self.class != Class::Missing, rich: self.rich, has_target: self.has_target };
         let step = decide(&actor.observe(written, index, around));
         let mut outcomes = vec![Outcome::Fine];
         if self.faults < most_faults {
@@ -612,9 +620,7 @@ impl World {
             Step::Settle(server) if owner(&server.provider_id).is_some_and(|owner| owner != index) => {
                 Some("a foreign server was settled")
             }
-            Step::Create
-                if self.has_target && index < self.detailed && self.actors[index].token == Token::None =>
-            {
+            Step::Create if self.has_target && self.rich && self.actors[index].token == Token::None => {
                 Some("a server was ordered that cannot join")
             }
             Step::DeleteServer(target) if !written.deleting => {
