@@ -113,6 +113,8 @@ pub struct Described {
     pub domain: String,
     /// User data that the description holds itself; it goes before any other.
     pub user_data: Option<UserData>,
+    /// [`Driver::settle`] does something that others can undo, so it should be asked again from time to time.
+    pub upkeep: bool,
 }
 
 /// A machine that is wanted.

@@ -15,6 +15,8 @@ pub struct Machine {
     /// In the order the cloud gives them.
     pub addresses: Vec<Address>,
     pub created_at: Option<Timestamp>,
+    /// When it first ran, if it ever did.
+    pub launched_at: Option<Timestamp>,
 }
 
 /// What a machine is doing.
@@ -210,6 +212,7 @@ mod tests {
             raw_state: "ACTIVE".into(),
             addresses: vec![],
             created_at: None,
+            launched_at: None,
         }
     }
 

@@ -9,4 +9,4 @@ mod metrics;
 pub mod sets;
 
 pub use hostler_node::Limits as DrainLimits;
-pub use machine::{Parts, run};
+pub use machine::{Parts, Target, run};

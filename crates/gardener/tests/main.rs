@@ -9,8 +9,12 @@ mod flow;
 mod keep;
 #[path = "main/life.rs"]
 mod life;
+#[path = "main/no_target.rs"]
+mod no_target;
 #[path = "main/orders.rs"]
 mod orders;
+#[path = "main/replace.rs"]
+mod replace;
 #[path = "main/safety.rs"]
 mod safety;
 #[path = "main/sets.rs"]
@@ -19,3 +23,7 @@ mod sets;
 mod sets_sweep;
 #[path = "main/sweep.rs"]
 mod sweep;
+#[path = "main/template.rs"]
+mod template;
+#[path = "main/tokens.rs"]
+mod tokens;

@@ -1,13 +1,13 @@
 //! `hostler machine-controller`: the Gardener Machine controller as a process of its own.
 
-use crate::{kubeconfig, machine_sets, stop::StopSignals, web};
+use crate::{entropy, kubeconfig, machine_sets, stop::StopSignals, web};
 use anyhow::{Context, bail};
 use clap::{ArgAction, Args};
 use hostler_base::{Chance, Clock, GoDuration, Transport};
 use hostler_controller::{
     Election, Fence, Health, LeaseOptions, Led, Metrics, Rate, StackOptions, kube_client, stack,
 };
-use hostler_gardener::{DrainLimits, Parts, life::CALL_LIMIT};
+use hostler_gardener::{DrainLimits, Parts, Target, life::CALL_LIMIT};
 use hostler_stackit::{Environment, StackitFactory, Surroundings};
 use std::{
     env,
@@ -24,6 +24,8 @@ use tokio_util::sync::CancellationToken;
 /// The lease of Gardener's machine controllers, ours and others.
 const LEASE: &str = "machine-controller";
 const IN_CLUSTER: &str = "inClusterConfig";
+/// In place of a kubeconfig: there is no cluster for the nodes.
+const NO_TARGET: &str = "none";
 /// How long one call to Kubernetes may take at most.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long what is under way may take at the end.
@@ -34,7 +36,8 @@ pub struct Options {
     /// The cluster with the Machines: a kubeconfig, or inClusterConfig; the target cluster when empty.
     #[arg(long, default_value = "", value_name = "FILE")]
     control_kubeconfig: String,
-    /// The cluster with the Nodes: a kubeconfig; the cluster that this runs in when empty.
+    /// The cluster with the Nodes: a kubeconfig, or none if there is no such cluster; the cluster that this runs in
+    /// when empty.
     #[arg(long, default_value = "", value_name = "FILE")]
     target_kubeconfig: String,
     /// The namespace of the Machines and of the lease.
@@ -70,6 +73,10 @@ pub struct Options {
     /// How long to wait until it is attached to another node.
     #[arg(long, default_value = "90s", value_name = "DURATION")]
     machine_pv_reattach_timeout: GoDuration,
+    /// The groups that a new node belongs to while it joins, with commas between them: the auth-extra-groups of its
+    /// bootstrap token. Each begins with system:bootstrappers:.
+    #[arg(long, default_value = "", value_name = "GROUPS")]
+    bootstrap_token_auth_extra_groups: String,
     /// Calls per second to each Kubernetes API.
     #[arg(long, default_value_t = 20.0, value_name = "CALLS")]
     kube_api_qps: f64,
@@ -111,9 +118,9 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let surroundings =
         Surroundings { transport: cloud, clock: clock.clone(), chance: chance.split("stackit") };
     // These have a lease of their own, whatever is said about the other one.
-    let sets = options.sets.with_machine_sets.then(|| machine_sets::Place {
+    let sets = target.clone().filter(|_| options.sets.with_machine_sets).map(|target| machine_sets::Place {
         control: control.clone(),
-        target: target.clone(),
+        target,
         namespace: options.namespace.clone(),
         stack: StackOptions { client: "machine-sets", ..unfenced.clone() },
         lease: lease(&options, &instance),
@@ -124,8 +131,10 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let parts = Parts {
         control: kube_client(control, &stacked("control"), &options.namespace),
         namespace: options.namespace.clone(),
-        evictions: kube_client(target.clone(), &stacked("target"), "default"),
-        target: kube_client(target, &stacked("target"), "default"),
+        target: target.map(|target| Target {
+            client: kube_client(target.clone(), &stacked("target"), "default"),
+            evictions: kube_client(target, &stacked("target"), "default"),
+        }),
         drain_limits: options.drain_limits(),
         drivers: Arc::new(StackitFactory::with_environment(surroundings, environment)),
         clock,
@@ -133,6 +142,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         metrics,
         health: health.clone(),
         instance,
+        entropy: entropy::system(),
+        token_groups: options.bootstrap_token_auth_extra_groups.clone(),
     };
     let stop = CancellationToken::new();
     // Boxed: these are large futures.
@@ -174,6 +185,14 @@ impl Options {
 
     /// Values that would let nobody work, or two at once, are refused at the start.
     fn check(&self) -> anyhow::Result<()> {
+        if self.target_kubeconfig == NO_TARGET && self.control_kubeconfig.is_empty() {
+            bail!(
+                "--control-kubeconfig: without a target cluster it must be given: a kubeconfig, or {IN_CLUSTER}"
+            );
+        }
+        if self.target_kubeconfig == NO_TARGET && self.sets.with_machine_sets {
+            bail!("--with-machine-sets: needs the cluster with the nodes; give it with --target-kubeconfig");
+        }
         if !(self.kube_api_qps.is_finite() && self.kube_api_qps > 0.0 && self.kube_api_burst > 0) {
             bail!("--kube-api-qps and --kube-api-burst: give numbers above zero");
         }
@@ -249,18 +268,16 @@ fn stack_options(
     }
 }
 
-/// The control cluster and the target cluster.
-async fn clusters(options: &Options) -> anyhow::Result<(Transport, Transport)> {
-    if options.target_kubeconfig == "none" {
-        bail!(
-            "--target-kubeconfig: a controller without a target cluster is not supported; give the kubeconfig of the cluster with the nodes"
-        );
+/// The control cluster and the target cluster, if there is one.
+async fn clusters(options: &Options) -> anyhow::Result<(Transport, Option<Transport>)> {
+    if options.target_kubeconfig == NO_TARGET {
+        return Ok((cluster("--control-kubeconfig", &options.control_kubeconfig).await?, None));
     }
     let target = cluster("--target-kubeconfig", &options.target_kubeconfig).await?;
     if options.control_kubeconfig.is_empty() {
-        return Ok((target.clone(), target));
+        return Ok((target.clone(), Some(target)));
     }
-    Ok((cluster("--control-kubeconfig", &options.control_kubeconfig).await?, target))
+    Ok((cluster("--control-kubeconfig", &options.control_kubeconfig).await?, Some(target)))
 }
 
 async fn cluster(flag: &str, file: &str) -> anyhow::Result<Transport> {

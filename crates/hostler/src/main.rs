@@ -6,6 +6,7 @@
 mod crds;
 #[cfg(feature = "playground")]
 mod dev;
+mod entropy;
 mod kubeconfig;
 mod logs;
 mod machine_controller;

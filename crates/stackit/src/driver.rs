@@ -97,6 +97,7 @@ impl StackitDriver {
             raw_state: server.status.clone(),
             addresses: addresses(server),
             created_at: server.created_at,
+            launched_at: server.launched_at,
         })
     }
 
@@ -237,7 +238,8 @@ fn gone(id: &ProviderId) -> Failure {
 impl Driver for StackitDriver {
     fn describe(&self, spec: &Value) -> Result<Described, Failure> {
         let spec = ProviderSpec::parse(spec)?;
-        Ok(Described { domain: spec.cluster(&self.names), user_data: spec.user_data })
+        let upkeep = !spec.allowed_addresses.is_empty();
+        Ok(Described { domain: spec.cluster(&self.names), user_data: spec.user_data, upkeep })
     }
 
     fn check(&self, order: &Order, machines: usize) -> Result<Vec<String>, Failure> {

@@ -29,7 +29,9 @@ async fn apply(client: &Client, namespace: &str) {
     for mut object in manifests() {
         let kind = object["kind"].as_str().unwrap().to_owned();
         let cluster_wide = kind.starts_with("Cluster");
-        if cluster_wide {
+        let in_kube_system = object["metadata"]["namespace"] == "kube-system";
+        let in_target = cluster_wide || in_kube_system;
+        if in_target {
             // Other tests have theirs in the same cluster.
             let name = format!("{}-{namespace}", object["metadata"]["name"].as_str().unwrap());
             object["metadata"]["name"] = json!(name);
@@ -41,7 +43,7 @@ async fn apply(client: &Client, namespace: &str) {
         }
         for subject in object["subjects"].as_array_mut().into_iter().flatten() {
             subject["namespace"] = json!(namespace);
-            if cluster_wide {
+            if in_target {
                 subject["name"] = json!(TARGET_ACCOUNT);
             }
         }
@@ -50,6 +52,7 @@ async fn apply(client: &Client, namespace: &str) {
         let api: Api<DynamicObject> = if cluster_wide {
             Api::all_with(client.clone(), &resource)
         } else {
+            let namespace = if in_kube_system { "kube-system" } else { namespace };
             Api::namespaced_with(client.clone(), namespace, &resource)
         };
         create(api, object).await;

@@ -218,7 +218,8 @@ impl Stage {
 
     pub async fn create_class_and_secret(&self) {
         let secret = json!({"metadata": {"name": "credentials"},
-            "stringData": {"project-id": PROJECT, "apiToken": "open sesame", "userData": "#cloud-config"}});
+            "stringData": {"project-id": PROJECT, "apiToken": "open sesame",
+                "userData": "#cloud-config\ntoken: <<BOOTSTRAP_TOKEN>>"}});
         create(Api::<Secret>::namespaced(self.admin.clone(), &self.namespace), secret).await;
         let class = json!({"metadata": {"name": "small"}, "provider": "stackit",
             "secretRef": {"name": "credentials", "namespace": self.namespace},

@@ -17,6 +17,10 @@ pub const DEFAULT_PRIORITY: &str = "3";
 pub const CREATION_TIMEOUT_ANNOTATION: &str = "node.machine.sapcloud.io/effective-creation-timeout";
 /// On a Node: the name of its Machine.
 pub const MACHINE_NAME_LABEL: &str = "node.gardener.cloud/machine-name";
+/// On a Node: the template of its Machine as it was brought to it last.
+pub const LAST_APPLIED_ANNOTATION: &str = "node.machine.sapcloud.io/last-applied-anno-labels-taints";
+/// On a Node: the resources that its class gave it last.
+pub const LAST_CAPACITY_ANNOTATION: &str = "node.machine.sapcloud.io/last-applied-virtual-capacity";
 /// On a Node: while this taint is there a Pending machine is not Running.
 pub const CRITICAL_COMPONENTS_TAINT: &str = "node.gardener.cloud/critical-components-not-ready";
 /// On a Machine: the create call that is under way or whose outcome is not known yet, as
@@ -24,6 +28,9 @@ pub const CRITICAL_COMPONENTS_TAINT: &str = "node.gardener.cloud/critical-compon
 pub const ATTEMPT_ANNOTATION: &str = "machine.hostler.dev/create-attempt";
 /// On a Machine: where its server was ordered. It is looked for there and nowhere else.
 pub const PLACE_ANNOTATION: &str = "machine.hostler.dev/place";
+
+/// On a Machine without a server: the id of the one that failed before it ever ran and gives way to another.
+pub const REPLACES_ANNOTATION: &str = "machine.hostler.dev/replaces";
 
 /// On MachineSet and Machine, and in a MachineSet's selector: which template it is made from.
 pub const HASH_LABEL: &str = "machine-template-hash";

@@ -1,7 +1,7 @@
-use super::{Cursor, LOOK_AGAIN, Observed, StatusChange, Step, Tried, drain, text};
+use super::{Cursor, LOOK_AGAIN, Observed, StatusChange, Step, Tried, drain, replace, text, token, upkeep};
 use crate::api::{OperationState, OperationType, Phase};
 use hostler_driver::{
-    Code, Failure, Finding, Identity, Machine as Server, Operation, Periods, ProviderId, Recognition, State,
+    Code, Failure, Identity, Machine as Server, Operation, Periods, ProviderId, Recognition, State,
     gone_twice, retry,
 };
 use jiff::SignedDuration;
@@ -24,9 +24,11 @@ pub fn decide(seen: &Observed) -> Step {
 
 fn creation(seen: &Observed) -> Step {
     let started = !matches!(seen.phase, Phase::Empty | Phase::CrashLoopBackOff);
-    if started && seen.has_node_label && matches!(seen.provider_id, Some(Ok(_))) {
+    if started && is_named(seen) && matches!(seen.provider_id, Some(Ok(_))) {
         // Only its node matters now, whatever becomes of class, Secret and cloud.
-        return health(seen);
+        let of_node = || keep_up(seen).unwrap_or_else(|| health(seen));
+        let step = if seen.has_target { of_node() } else { Step::Done };
+        return upkeep::beside(seen, step);
     }
     let identity = match &seen.ready_to_act {
         Ok(identity) => identity,
@@ -57,9 +59,12 @@ fn first_server(seen: &Observed) -> Step {
     {
         return Step::Wait { reason: "NotYetKept", message: message.clone(), again: KEPT_SOON };
     }
+    if let Some(step) = seen.replaces.as_ref().and_then(|old| replace::away_with(seen, old)) {
+        return step;
+    }
     // Without a look that succeeds nothing is marked: a mark binds the machine to the place it was made for.
     let Some(listed) = &seen.sightings.listed else { return Step::List };
-    if let Some(server) = preferred(listed) {
+    if let Some(server) = replace::preferred(seen, listed) {
         return Step::Adopt(server.provider_id.clone());
     }
     let Some(mark) = &seen.attempt else { return order_anew(seen) };
@@ -68,7 +73,8 @@ fn first_server(seen: &Observed) -> Step {
         // The look must come after the mark, or another writer's server could slip in between. If by the
         // clock it does not, the clock was set back: a new mark is right again.
         let looked_after_mark = listed.evidence.began_at >= mark.at;
-        return if looked_after_mark && age <= super::SEND_WITHIN { Step::Create } else { order_anew(seen) };
+        let ready = looked_after_mark && age <= super::SEND_WITHIN && token::before_order(seen).is_none();
+        return if ready { Step::Create } else { order_anew(seen) };
     }
     if mark.is_from_the_future(seen.now) {
         return Step::Redate(mark.clone());
@@ -90,19 +96,13 @@ fn first_server(seen: &Observed) -> Step {
 fn order_anew(seen: &Observed) -> Step {
     match &seen.refused {
         Some(failure) => creation_failed(seen, Operation::Create, failure),
-        None => Step::MarkAttempt,
+        None => token::before_order(seen).unwrap_or(Step::MarkAttempt),
     }
 }
 
-/// The server to keep when several carry the identity: the oldest that runs, else the oldest.
-fn preferred(finding: &Finding) -> Option<&Server> {
-    let present = finding.found.machines().iter().filter(|server| is_there(server));
-    present
-        .min_by_key(|server| (server.state != State::Running, server.created_at, server.provider_id.clone()))
-}
-
-fn is_there(server: &Server) -> bool {
-    !matches!(server.state, State::Deleting | State::Deleted)
+/// Whether the name of its node is written down, if it needs one.
+fn is_named(seen: &Observed) -> bool {
+    seen.has_node_label || !seen.has_target
 }
 
 /// The server has an id; it is brought to the point where its node can join.
@@ -114,17 +114,28 @@ fn start_up(seen: &Observed, id: &ProviderId, identity: &Identity) -> Step {
     if is_foreign(server, identity) {
         return creation_failed(seen, Operation::Create, &foreign(id, identity));
     }
-    if !seen.has_node_label {
+    if !is_named(seen) {
         // The id is written but the name of the node is not: the same write, once more.
         return Step::Adopt(id.clone());
     }
     match &server.state {
         State::Failed { code, message } => {
             let failure = Failure::new(*code, format!("the server {id} failed: {message}"));
-            creation_failed(seen, Operation::Create, &failure)
+            match creation_failed(seen, Operation::Create, &failure) {
+                told @ Step::TryAgain { .. } => replace::give_way(seen, server, &failure).unwrap_or(told),
+                untold => untold,
+            }
         }
         State::Deleted => creation_failed(seen, Operation::Create, &gone(id)),
         State::Running if !seen.sightings.settled => Step::Settle(Box::new(server.clone())),
+        State::Running if !seen.has_target => Step::WriteStatus(StatusChange {
+            phase: Some(Phase::Available),
+            timeout_active: false,
+            description: "Created machine on cloud provider".to_owned(),
+            error_code: None,
+            state: OperationState::Successful,
+            operation: OperationType::Create,
+        }),
         State::Running => Step::WriteStatus(StatusChange {
             phase: Some(Phase::Pending),
             timeout_active: true,
@@ -144,6 +155,17 @@ fn start_up(seen: &Observed, id: &ProviderId, identity: &Identity) -> Step {
             }
             Step::Wait { reason: "ServerStarting", message, again: LOOK_AGAIN.unsigned_abs() }
         }
+    }
+}
+
+/// Whether a server that the Machine names is its own; if not, what to do.
+pub(super) fn foreign_or_own(seen: &Observed, server: &Server) -> Result<(), Step> {
+    match &seen.ready_to_act {
+        Ok(identity) if is_foreign(server, identity) => {
+            let failure = foreign(&server.provider_id, identity);
+            Err(creation_failed(seen, Operation::FindForCreate, &failure))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -170,7 +192,7 @@ fn gone(id: &ProviderId) -> Failure {
     Failure::new(Code::NotFound, format!("the server {id} is not there any more"))
 }
 
-fn is_overdue(seen: &Observed) -> bool {
+pub(super) fn is_overdue(seen: &Observed) -> bool {
     seen.now.duration_since(seen.created_at) > seen.creation_timeout
 }
 
@@ -194,14 +216,25 @@ fn creation_failed(seen: &Observed, operation: Operation, failure: &Failure) -> 
 }
 
 fn try_again(operation: Operation, failure: &Failure) -> Step {
+    Step::TryAgain { failure: failure.clone(), again: period(operation, failure) }
+}
+
+pub(super) fn period(operation: Operation, failure: &Failure) -> Duration {
     let period = Periods::default().of(retry::retry(operation, failure.code));
-    Step::TryAgain { failure: failure.clone(), again: period.unwrap_or_else(|| Periods::default().short) }
+    period.unwrap_or_else(|| Periods::default().short)
 }
 
 /// Writes the status unless it is written already; then goes on with `next`.
 pub(super) fn written_or(seen: &Observed, change: StatusChange, next: Step) -> Step {
     let same_phase = change.phase.is_none_or(|phase| phase == seen.phase);
     if same_phase && change.description == seen.description { next } else { Step::WriteStatus(change) }
+}
+
+/// What the node lacks that its Machine says of it.
+fn keep_up(seen: &Observed) -> Option<Step> {
+    let behind = &seen.node.as_ref()?.behind;
+    let status = behind.status.clone().map(Step::PatchNodeStatus);
+    status.or_else(|| behind.node.clone().map(Step::PatchNode))
 }
 
 /// The server was started; now its node decides.
@@ -220,12 +253,14 @@ fn health(seen: &Observed) -> Step {
         })
     };
     match seen.phase {
-        Phase::Pending if healthy && !held_back => change(
-            Phase::Running,
-            OperationType::Create,
-            OperationState::Successful,
-            format!("Machine {name} successfully joined the cluster"),
-        ),
+        Phase::Pending if healthy && !held_back => token::no_more(seen).unwrap_or_else(|| {
+            change(
+                Phase::Running,
+                OperationType::Create,
+                OperationState::Successful,
+                format!("Machine {name} successfully joined the cluster"),
+            )
+        }),
         Phase::Unknown | Phase::Failed if healthy => change(
             Phase::Running,
             OperationType::HealthCheck,
@@ -313,7 +348,7 @@ fn deletion(seen: &Observed) -> Step {
                 text::REMOVE_FINALIZER
             )),
         },
-        Cursor::RemoveFinalizer => Step::RemoveFinalizer,
+        Cursor::RemoveFinalizer => token::no_more(seen).unwrap_or(Step::RemoveFinalizer),
     }
 }
 
@@ -334,6 +369,12 @@ fn name_node(seen: &Observed) -> Step {
     };
     let without_server =
         || next(&format!("VM was not found at provider. Moving forward to node drain. {}", text::DRAIN));
+    if !seen.has_target {
+        return next(&format!(
+            "Running without target cluster, skipping node drain and volume attachment deletion. {}",
+            text::DELETE_VM
+        ));
+    }
     if seen.has_node_label {
         return next(text::DRAIN);
     }
@@ -362,7 +403,8 @@ fn name_node(seen: &Observed) -> Step {
         }
     }
     let Some(listed) = &seen.sightings.listed else { return Step::List };
-    preferred(listed).map_or_else(without_server, |server| Step::Adopt(server.provider_id.clone()))
+    replace::preferred(seen, listed)
+        .map_or_else(without_server, |server| Step::Adopt(server.provider_id.clone()))
 }
 
 fn status_unknown(seen: &Observed, failure: &Failure) -> Step {
@@ -409,7 +451,7 @@ fn delete_servers(seen: &Observed) -> Step {
         }
     }
     let Some(listed) = &seen.sightings.listed else { return Step::List };
-    if !seen.has_node_label && preferred(listed).is_some() {
+    if !is_named(seen) && replace::preferred(seen, listed).is_some() {
         // It came late, of a call that had no clear outcome, and may have a node with pods on it by now.
         return begin();
     }

@@ -1,40 +1,19 @@
 use super::*;
 use crate::{
     api::Phase,
-    life::{Cursor, Sightings},
+    life::{Cursor, test_support::observed},
 };
-use hostler_driver::{Code, Failure};
 use hostler_node::Forced;
-use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
 /// A Machine `m` in the middle of its deletion.
 fn of_a_deletion(description: &str) -> Observed {
-    let now = Timestamp::UNIX_EPOCH;
     Observed {
-        now,
-        name: "m".into(),
-        created_at: now,
-        creation_timeout: SignedDuration::from_mins(20),
         deleting: true,
-        has_finalizer: true,
         phase: Phase::Terminating,
         description: description.to_owned(),
-        operation_at: None,
-        provider_id: None,
         has_node_label: true,
-        attempt: None,
-        attempt_unsent: false,
-        untouched: false,
-        ready_to_act: Err(Failure::new(Code::Unavailable, "not needed")),
-        not_kept: None,
-        refused: None,
-        sightings: Sightings::default(),
-        failure: None,
-        node: None,
-        drain: None,
-        attachments: None,
-        list_lag: Duration::ZERO,
+        ..observed()
     }
 }
 

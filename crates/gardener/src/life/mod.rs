@@ -7,16 +7,24 @@
 mod cursor;
 mod decide;
 mod drain;
+mod replace;
+#[cfg(test)]
+mod test_support;
+mod token;
+mod upkeep;
 #[cfg(test)]
 mod walk;
 
 pub use cursor::{Cursor, text};
 pub use decide::decide;
+pub use token::{OwnToken, TokenSeen};
+pub use upkeep::EVERY as UPKEEP_EVERY;
 
 use crate::api::{OperationState, OperationType, Phase};
 use hostler_driver::{Attempt, Code, Evidence, Failure, Finding, Identity, Machine as Server, ProviderId};
 use hostler_node as node;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use std::time::Duration;
 
 /// How long after an attempt was marked its create call may be sent. A run that was held up longer than
@@ -86,6 +94,15 @@ pub struct NodeView {
     pub ready: bool,
     /// Gardener's own taint holds the machine back although the node is Ready.
     pub critical_components_missing: bool,
+    pub behind: Behind,
+}
+
+/// What a node lacks of what its Machine and class say about it, as merge patches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Behind {
+    /// Of its status; this one goes first.
+    pub status: Option<Value>,
+    pub node: Option<Value>,
 }
 
 /// What the cloud said in this run; nothing is carried over from an earlier one.
@@ -116,6 +133,8 @@ pub struct Observed {
     pub operation_at: Option<Timestamp>,
     /// What `spec.providerID` says; unreadable text is an error.
     pub provider_id: Option<Result<ProviderId, String>>,
+    /// The server that failed and shall give way to another one. Its id is not in the spec any more.
+    pub replaces: Option<ProviderId>,
     pub has_node_label: bool,
     pub attempt: Option<AttemptMark>,
     /// The mark was written by this very run, so its call has not been sent.
@@ -131,7 +150,17 @@ pub struct Observed {
     pub sightings: Sightings,
     /// The last thing that failed in this run, with what was tried.
     pub failure: Option<(Tried, Failure)>,
+    /// How long until what was done to its server is looked at again; nothing if nothing of it can be undone.
+    pub upkeep_in: Option<Duration>,
+    /// There is a cluster for its node.
+    pub has_target: bool,
+    /// A server that is ordered now shall join with a bootstrap token.
+    pub token_wanted: bool,
+    /// What this run has seen of its token.
+    pub token: Option<TokenSeen>,
     pub node: Option<NodeView>,
+    /// The server on which a node with the machine's name says that it runs.
+    pub node_on: Option<ProviderId>,
     /// What comes next in the drain, while it is the drain's turn and the node has a name.
     pub drain: Option<node::Step<node::Drained>>,
     /// The same for the node's volume attachments.
@@ -172,12 +201,21 @@ pub enum Step {
     MarkAttempt,
     /// Write the mark once more with the time of now. Its call counts as sent.
     Redate(AttemptMark),
+    /// Look for the machine's bootstrap token.
+    FindToken,
+    /// Make one with this id.
+    MakeToken(String),
+    DropToken(OwnToken),
     /// Send the create call of the mark.
     Create,
     /// Write the server's id and node name on the Machine and take the mark off.
     Adopt(ProviderId),
+    /// Take the id of a failed server off the Machine and note that it shall be replaced.
+    Disown(ProviderId),
     Settle(Box<Server>),
     WriteStatus(StatusChange),
+    PatchNodeStatus(Value),
+    PatchNode(Value),
     /// A step of the drain.
     OnNode(node::Act),
     DeleteServer(ProviderId),
@@ -194,6 +232,8 @@ pub enum Step {
         message: String,
         again: Duration,
     },
+    /// Nothing is to be done until something changes, or for so long.
+    Rest(Duration),
     /// Nothing is to be done until something changes.
     Done,
 }

@@ -1,13 +1,13 @@
 //! Carries out one step. Every write of a Machine has its version as precondition, so what was decided on an
 //! older one is refused and decided anew.
 
-use super::{AttemptMark, Machine, MachineController, Means, Memory, Next, Purpose, Tried};
+use super::{AttemptMark, Machine, MachineController, Means, Memory, Next, Purpose, Tried, token};
 use crate::{
     api::{OperationState, OperationType, Phase, names},
     life::{StatusChange, Step},
 };
 use hostler_controller::{EventKind, Outcome, Trouble};
-use hostler_driver::{Attempt, Code, Deletion, Failure, Order, ProviderId, Settled};
+use hostler_driver::{Address, AddressKind, Attempt, Code, Deletion, Failure, Order, ProviderId, Settled};
 use k8s_openapi::{
     api::core::v1::{Node, NodeAddress},
     apimachinery::pkg::apis::meta::v1::Time,
@@ -43,9 +43,10 @@ impl MachineController {
                 };
                 // An earlier attempt, if there was one, is ruled out where it was made.
                 let place = self.means(&machine, Purpose::OrderAnew).map_err(Trouble::new)?.place;
-                *memory = Memory { attempt_unsent: true, ..Memory::default() };
+                *memory = Memory { attempt_unsent: true, token: memory.token.take(), ..Memory::default() };
                 self.write(machine, memory, |machine| {
                     let annotations = machine.annotations_mut();
+                    annotations.remove(names::REPLACES_ANNOTATION);
                     annotations.insert(names::ATTEMPT_ANNOTATION.to_owned(), mark.render());
                     annotations.insert(names::PLACE_ANNOTATION.to_owned(), place);
                 })
@@ -60,17 +61,31 @@ impl MachineController {
                 .await
             }
             Step::Adopt(id) => {
-                let node = machine.name_any();
+                let (node, has_target) = (machine.name_any(), self.target.is_some());
                 let place = means.map_err(Trouble::new)?.place;
                 *memory = Memory::default();
                 self.write(machine, memory, move |machine| {
                     machine.spec.provider_id = id.to_string();
                     let annotations = machine.annotations_mut();
                     annotations.remove(names::ATTEMPT_ANNOTATION);
+                    annotations.remove(names::REPLACES_ANNOTATION);
                     annotations.insert(names::PLACE_ANNOTATION.to_owned(), place);
                     let priority = annotations.entry(names::PRIORITY_ANNOTATION.to_owned());
                     priority.or_insert_with(|| names::DEFAULT_PRIORITY.to_owned());
-                    machine.labels_mut().insert(names::NODE_LABEL.to_owned(), node);
+                    if has_target {
+                        machine.labels_mut().insert(names::NODE_LABEL.to_owned(), node);
+                    }
+                })
+                .await
+            }
+            Step::Disown(id) => {
+                let message = format!("{id} failed before it ever ran: it gives way to another server");
+                self.event(&machine, EventKind::Normal, "ServerReplaced", &message);
+                *memory = Memory::default();
+                self.write(machine, memory, move |machine| {
+                    machine.spec.provider_id.clear();
+                    machine.labels_mut().remove(names::NODE_LABEL);
+                    machine.annotations_mut().insert(names::REPLACES_ANNOTATION.to_owned(), id.to_string());
                 })
                 .await
             }
@@ -93,9 +108,21 @@ impl MachineController {
                 self.refresh(machine, memory).await
             }
             Step::OnNode(act) => {
-                if let Some(order) = self.drain_order(&machine, memory, &means) {
-                    self.drainer.act(&order, &act).await;
+                let order = self.drain_order(&machine, memory, &means);
+                if let Some((drainer, order)) = self.drainer.as_ref().zip(order) {
+                    drainer.act(&order, &act).await;
                 }
+                Ok(Next::Again(machine))
+            }
+            Step::FindToken => self.find_token(machine, memory).await,
+            Step::MakeToken(id) => self.make_token(machine, &id, memory).await,
+            Step::DropToken(token) => self.drop_token(machine, &token, memory).await,
+            Step::PatchNode(patch) => {
+                self.patch_node(&node_name(&machine), patch, false, memory).await;
+                Ok(Next::Again(machine))
+            }
+            Step::PatchNodeStatus(patch) => {
+                self.patch_node(&node_name(&machine), patch, true, memory).await;
                 Ok(Next::Again(machine))
             }
             Step::DeleteNode => {
@@ -107,6 +134,7 @@ impl MachineController {
             }
             Step::TryAgain { failure, again } => Err(Trouble::after(failure, again)),
             Step::Wait { reason, again, .. } => Ok(Next::End(Outcome::Wait { reason, check: Some(again) })),
+            Step::Rest(time) => Ok(Next::End(Outcome::After(time))),
             Step::Done => Ok(Next::End(Outcome::Done)),
         }
     }
@@ -165,12 +193,11 @@ impl MachineController {
         status.last_operation.state = Some(change.state);
         status.last_operation.operation = Some(change.operation);
         status.last_operation.last_update_time = Some(now);
-        let seen = memory.sightings.asked.iter().flat_map(|finding| finding.found.machines());
-        for address in seen.flat_map(|server| &server.addresses) {
-            let address = NodeAddress { type_: address.kind.to_string(), address: address.address.clone() };
-            if !status.addresses.contains(&address) {
-                status.addresses.push(address);
-            }
+        let asked = memory.sightings.asked.iter().flat_map(|finding| finding.found.machines());
+        let seen: Vec<Address> =
+            asked.flat_map(|server| &server.addresses).chain(&memory.addresses).cloned().collect();
+        if !seen.is_empty() {
+            add_addresses(&mut status.addresses, seen, &machine.name_any());
         }
         machine.status = Some(status);
         // A deletion's failure has no code of its own in the status.
@@ -200,7 +227,8 @@ impl MachineController {
 
     async fn delete_node(&self, machine: &Machine, memory: &mut Memory) -> Result<(), Trouble> {
         let Some(node) = self.node(machine) else { return Ok(()) };
-        let nodes: Api<Node> = Api::all(self.target.clone());
+        let Some(target) = self.target.clone() else { return Ok(()) };
+        let nodes: Api<Node> = Api::all(target);
         let same = DeleteParams::default()
             .preconditions(kube::api::Preconditions { uid: node.uid(), resource_version: None });
         absent_is_fine(nodes.delete(&node.name_any(), &same).await)?;
@@ -218,7 +246,7 @@ impl MachineController {
         // Without means nothing of this is ever decided.
         let means = means.map_err(Trouble::new)?;
         let warnings = if step == Step::Create { self.check(&means) } else { Ok(Vec::new()) };
-        let Means { driver, order, .. } = means;
+        let Means { driver, mut order, .. } = means;
         let mut end = None;
         let (tried, result) = match step {
             Step::Ask(id) => {
@@ -234,6 +262,8 @@ impl MachineController {
                 for warning in warnings.iter().flatten() {
                     self.event(&machine, EventKind::Warning, "LooksWrong", warning);
                 }
+                let name = machine.name_any();
+                order.user_data = order.user_data.map(|data| token::user_data(&name, &data, memory));
                 let created = driver.create(&order).await;
                 if let Ok(server) = &created {
                     let message = format!("ordered the server {}", server.provider_id);
@@ -244,7 +274,11 @@ impl MachineController {
             Step::Settle(server) => {
                 let settled = driver.settle(&order, &server).await;
                 let result = settled.map(|settled| match settled {
-                    Settled::Done(_) => memory.sightings.settled = true,
+                    Settled::Done(server) => {
+                        self.note_upkeep(&machine);
+                        memory.sightings.settled = true;
+                        memory.addresses = server.addresses;
+                    }
                     Settled::Did(what) => {
                         tracing::info!(what, "settled a part");
                         memory.sightings.asked = None;
@@ -295,9 +329,43 @@ impl MachineController {
     }
 }
 
+/// Adds what the cloud told to what is known, with the name of the node to be. What was known once stays.
+fn add_addresses(known: &mut Vec<NodeAddress>, seen: Vec<Address>, name: &str) {
+    let hostname = Address { kind: AddressKind::Hostname, address: name.to_owned() };
+    known.extend(
+        seen.into_iter()
+            .chain([hostname])
+            .map(|address| NodeAddress { type_: address.kind.to_string(), address: address.address }),
+    );
+    known.sort_by(|one, other| (&one.type_, &one.address).cmp(&(&other.type_, &other.address)));
+    known.dedup();
+}
+
+fn node_name(machine: &Machine) -> String {
+    machine.labels().get(names::NODE_LABEL).cloned().unwrap_or_default()
+}
+
 fn absent_is_fine<T>(result: Result<T, kube::Error>) -> Result<(), kube::Error> {
     match result {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         other => other.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_sorted_once_each_and_never_forgotten() {
+        let ip = |address: &str| Address { kind: AddressKind::InternalIp, address: address.to_owned() };
+        let mut known = Vec::new();
+        add_addresses(&mut known, vec![ip("10.0.0.2"), ip("10.0.0.1"), ip("10.0.0.2")], "m");
+        add_addresses(&mut known, vec![ip("10.0.0.0")], "m");
+        let texts: Vec<String> = known.iter().map(|one| format!("{} {}", one.type_, one.address)).collect();
+        assert_eq!(
+            texts,
+            ["Hostname m", "InternalIP 10.0.0.0", "InternalIP 10.0.0.1", "InternalIP 10.0.0.2"]
+        );
     }
 }

@@ -55,6 +55,7 @@ impl MachineController {
         memory: &Memory,
         means: &Result<Means, Failure>,
     ) -> Option<Order> {
+        self.target.as_ref()?;
         let node = machine.labels().get(names::NODE_LABEL)?.clone();
         let well = self.node(machine).is_none_or(|node| hostler_node::is_ready(&node));
         let ids = memory.volume_ids.iter().filter_map(|(name, id)| Some((name.clone(), id.clone()?)));
@@ -85,7 +86,8 @@ impl MachineController {
     ) {
         let (Some(Turn::Drain), Ok(means)) = (turn_of(machine), means) else { return };
         let Some(node) = machine.labels().get(names::NODE_LABEL) else { return };
-        for (name, volume) in self.drainer.volumes(node) {
+        let Some(drainer) = &self.drainer else { return };
+        for (name, volume) in drainer.volumes(node) {
             if memory.volume_ids.contains_key(&name) || memory.volumes_unknown {
                 continue;
             }

@@ -4,18 +4,20 @@ mod act;
 mod drain;
 mod observe;
 mod setup;
+mod template;
+mod token;
 
 use crate::{
     api::{Machine, MachineClass},
-    life::{AttemptMark, Observed, Sightings, Step, Tried, decide},
+    life::{AttemptMark, Observed, Sightings, Step, Tried, UPKEEP_EVERY, decide},
     metrics::Metrics,
 };
 use async_trait::async_trait;
-use hostler_base::{Chance, Clock};
+use hostler_base::{Chance, Clock, Entropy, stable_hash};
 use hostler_controller::{
     Cache, EventKind, Key, Lane, Outcome, Queue, QueueOptions, Reconciler, Recorder, Run, Trouble, Wait,
 };
-use hostler_driver::{Driver, DriverFactory, Failure, Identity, Order};
+use hostler_driver::{Address, Driver, DriverFactory, Failure, Identity, Order};
 use hostler_node::{Drainer, Limits};
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Secret};
 use kube::{Client, Resource, ResourceExt};
@@ -24,9 +26,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 
-pub use setup::{Parts, run};
+use observe::creation_timeout;
+pub use setup::{Parts, Target, run};
 
 /// A run that has taken so many steps gives others a turn.
 const STEPS_PER_RUN: usize = 24;
@@ -44,17 +47,25 @@ struct Caches {
 
 struct MachineController {
     control: Client,
-    target: Client,
+    /// Nothing if there is no cluster for the nodes.
+    target: Option<Client>,
     drivers: Arc<dyn DriverFactory>,
     caches: Caches,
-    drainer: Drainer,
+    /// Nothing if there is no cluster for the nodes.
+    drainer: Option<Drainer>,
     drain_limits: Limits,
     metrics: Metrics,
     clock: Clock,
     chance: Chance,
+    entropy: Entropy,
+    /// What bootstrap tokens say about their groups.
+    token_groups: String,
     recorder: Recorder,
     /// Drivers whose changes nobody listens to yet.
     new_drivers: mpsc::UnboundedSender<Arc<dyn Driver>>,
+    /// When each machine's server was last seen as it should be.
+    kept_up: Mutex<BTreeMap<Key, Instant>>,
+    started_at: Instant,
     /// What each machine waits for, so that it is told once.
     waits: Mutex<BTreeMap<Key, Wait>>,
 }
@@ -73,6 +84,14 @@ struct Memory {
     fresh: bool,
     /// The cache does not show it yet.
     node_deleted: bool,
+    token: Option<token::Known>,
+    /// What a server that is settled answers to.
+    addresses: Vec<Address>,
+    /// The cache does not show these yet.
+    node_patched: bool,
+    node_status_patched: bool,
+    /// Something failed that does not hold up the rest of the run.
+    trouble: Option<Trouble>,
 }
 
 /// What is needed to act in the cloud for one machine.
@@ -83,6 +102,8 @@ struct Means {
     place: String,
     /// The cloud that the class is for.
     provider: String,
+    /// Something is done to the server that others can undo.
+    upkeep: bool,
 }
 
 /// What means are for.
@@ -114,7 +135,8 @@ impl Reconciler for MachineController {
     async fn reconcile(&self, run: Run) -> Result<Outcome, Trouble> {
         let Some(machine) = self.caches.machines.get(&run.key) else {
             self.forget(&run.key);
-            self.drainer.forget(&run.key);
+            self.forget_drain(&run.key);
+            self.kept_up.lock().unwrap_or_else(PoisonError::into_inner).remove(&run.key);
             return Ok(Outcome::Done);
         };
         let mut machine = Box::new(Machine::clone(&machine));
@@ -129,7 +151,7 @@ impl Reconciler for MachineController {
             self.tell(&run.key, &machine, &step);
             match self.act(machine, step, &mut memory, means).await? {
                 Next::Again(returned) => machine = returned,
-                Next::End(outcome) => return Ok(outcome),
+                Next::End(outcome) => return memory.trouble.map_or(Ok(outcome), Err),
             }
         }
         Ok(Outcome::After(Duration::ZERO))
@@ -151,6 +173,32 @@ impl MachineController {
         if wait.differs(previous) {
             self.event(machine, EventKind::Normal, reason, message);
             waits.insert(key.clone(), wait);
+        }
+    }
+
+    /// How long until the machine's server is to be looked at.
+    fn upkeep_in(&self, machine: &Machine) -> Duration {
+        let key = Key::of(machine);
+        let last = self.kept_up.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
+        let due = match last {
+            Some(last) => last + UPKEEP_EVERY,
+            // After a start not all of them are looked at in the same instant.
+            None => {
+                let spread = stable_hash(&key.name) % UPKEEP_EVERY.as_secs().max(1);
+                self.started_at + Duration::from_secs(spread)
+            }
+        };
+        due.saturating_duration_since(self.clock.instant())
+    }
+
+    fn note_upkeep(&self, machine: &Machine) {
+        let now = self.clock.instant();
+        self.kept_up.lock().unwrap_or_else(PoisonError::into_inner).insert(Key::of(machine), now);
+    }
+
+    fn forget_drain(&self, key: &Key) {
+        if let Some(drainer) = &self.drainer {
+            drainer.forget(key);
         }
     }
 

@@ -3,6 +3,7 @@
 use super::{
     AttemptMark, Identity, Machine, MachineController, Means, Memory, Observed, Order, Purpose,
     drain::{self, Turn},
+    token,
 };
 use crate::{
     api::{MachineClass, names},
@@ -80,7 +81,7 @@ impl MachineController {
             user_data,
         };
         let provider = class.spec.provider.clone();
-        Ok(Means { driver, order, place, provider })
+        Ok(Means { driver, order, place, provider, upkeep: described.upkeep })
     }
 
     /// Why no server can be ordered, found without asking the cloud; else what looks wrong and is used.
@@ -126,12 +127,17 @@ impl MachineController {
         let now = self.clock.now();
         let meta = machine.meta();
         let status = machine.status.clone().unwrap_or_default();
-        let provider_id = Some(machine.spec.provider_id.as_str()).filter(|id| !id.is_empty());
+        let replaces = replaces(machine);
+        let spec_id = Some(machine.spec.provider_id.as_str()).filter(|id| !id.is_empty());
+        // Who leaves takes the one along that was to give way.
+        let leaving = meta.deletion_timestamp.as_ref().and(replaces).filter(|_| spec_id.is_none());
+        let provider_id = spec_id.or(leaving);
         let turn = drain::turn_of(machine);
         let order = turn.and_then(|_| self.drain_order(machine, memory, means));
         if turn.is_none() {
-            self.drainer.forget(&Key::of(machine));
+            self.forget_drain(&Key::of(machine));
         }
+        let drain = self.drainer.as_ref().zip(order.as_ref());
         Observed {
             now,
             name: machine.name_any(),
@@ -143,10 +149,11 @@ impl MachineController {
             description: status.last_operation.description,
             operation_at: status.last_operation.last_update_time.map(|time| time.0),
             provider_id: provider_id.map(|id| id.parse::<ProviderId>().map_err(|error| error.to_string())),
+            replaces: replaces.and_then(|id| id.parse().ok()),
             has_node_label: machine.labels().contains_key(names::NODE_LABEL),
             attempt: attempt_of(machine),
             attempt_unsent: memory.attempt_unsent,
-            untouched: ![names::ATTEMPT_ANNOTATION, names::PLACE_ANNOTATION]
+            untouched: ![names::ATTEMPT_ANNOTATION, names::PLACE_ANNOTATION, names::REPLACES_ANNOTATION]
                 .iter()
                 .any(|name| machine.annotations().contains_key(*name))
                 && status.last_known_state.is_empty(),
@@ -162,14 +169,30 @@ impl MachineController {
                 .and_then(|means| self.check(means).err()),
             sightings: memory.sightings.clone(),
             failure: memory.failure.clone(),
-            node: self.node(machine).filter(|_| !memory.node_deleted).map(|node| node_view(&node)),
-            drain: order.as_ref().filter(|_| turn == Some(Turn::Drain)).map(|order| self.drainer.look(order)),
-            attachments: order
-                .as_ref()
+            upkeep_in: means.as_ref().ok().filter(|means| means.upkeep).map(|_| self.upkeep_in(machine)),
+            has_target: self.target.is_some(),
+            token_wanted: self.target.is_some()
+                && means
+                    .as_ref()
+                    .is_ok_and(|means| means.order.user_data.as_ref().is_some_and(token::is_wanted_by)),
+            token: memory.token.as_ref().map(|known| known.view(now)),
+            node: self
+                .node(machine)
+                .filter(|_| !memory.node_deleted)
+                .map(|node| NodeView { behind: self.behind(machine, &node, memory), ..node_view(&node) }),
+            node_on: self.node_on(&machine.name_any()),
+            drain: drain.filter(|_| turn == Some(Turn::Drain)).map(|(drainer, order)| drainer.look(order)),
+            attachments: drain
                 .filter(|_| turn == Some(Turn::Attachments))
-                .map(|order| self.drainer.look_at_attachments(order)),
+                .map(|(drainer, order)| drainer.look_at_attachments(order)),
             list_lag: means.as_ref().map_or(NO_LAG, |means| means.driver.list_lag()),
         }
+    }
+
+    /// The server on which the node of this name says that it runs.
+    fn node_on(&self, name: &str) -> Option<ProviderId> {
+        let node = self.caches.nodes.get(&Key::new("Node", "", name))?;
+        node.spec.as_ref()?.provider_id.as_ref()?.parse().ok()
     }
 
     /// The machine's node: the one its label names, unless that says that it runs on another server. A node that
@@ -181,12 +204,18 @@ impl MachineController {
     }
 }
 
+/// The id of a failed server that is to be replaced.
+fn replaces(machine: &Machine) -> Option<&str> {
+    machine.annotations().get(names::REPLACES_ANNOTATION).map(String::as_str)
+}
+
 fn node_view(node: &Node) -> NodeView {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
     NodeView {
         name: node.name_any(),
         ready: hostler_node::is_ready(node),
         critical_components_missing: taints.iter().any(|taint| taint.key == names::CRITICAL_COMPONENTS_TAINT),
+        ..NodeView::default()
     }
 }
 
@@ -227,7 +256,8 @@ impl Whereabouts {
 
     /// Binding as long as there is a server, or may be one.
     fn of(machine: &Machine, to: Purpose) -> Result<Self, Failure> {
-        let id: Option<ProviderId> = machine.spec.provider_id.parse().ok();
+        let own: Option<ProviderId> = machine.spec.provider_id.parse().ok();
+        let id = own.or_else(|| replaces(machine)?.parse().ok());
         let binding = id.is_some()
             || machine.meta().deletion_timestamp.is_some()
             || machine.annotations().contains_key(names::ATTEMPT_ANNOTATION);
@@ -251,7 +281,7 @@ impl Whereabouts {
 }
 
 /// The annotation, else the spec, else the default; what cannot be read is passed over.
-fn creation_timeout(machine: &Machine) -> SignedDuration {
+pub(super) fn creation_timeout(machine: &Machine) -> SignedDuration {
     let read = |text: &String| {
         let GoDuration(duration) = text.parse().ok()?;
         SignedDuration::try_from(duration).ok()

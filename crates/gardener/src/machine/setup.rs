@@ -6,7 +6,7 @@ use crate::{
     keep::{self, Keeper},
 };
 use futures::{StreamExt, stream::SelectAll};
-use hostler_base::{Chance, Clock};
+use hostler_base::{Chance, Clock, Entropy};
 use hostler_controller::{
     Cache, Change, EventOptions, Health, Key, Metrics, Queue, Recorder, Watch, WatchOptions,
 };
@@ -16,20 +16,27 @@ use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::{Client, ResourceExt};
 use std::{
     collections::BTreeMap,
+    future::pending,
     sync::{Arc, Mutex, Weak},
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+
+/// The cluster with the Nodes; may be the one with the Machines.
+pub struct Target {
+    pub client: Client,
+    /// The same, for evictions: with a rate limit of its own many drains hold nothing else up.
+    pub evictions: Client,
+}
 
 /// What the controller is made of.
 pub struct Parts {
     /// The cluster with the Machines, and their namespace in it.
     pub control: Client,
     pub namespace: String,
-    /// The cluster with the Nodes; may be the same.
-    pub target: Client,
-    /// The same, for evictions: with a rate limit of its own many drains hold nothing else up.
-    pub evictions: Client,
+    /// The cluster with the Nodes. Without one a machine is Available as soon as its server runs, and nothing is
+    /// drained.
+    pub target: Option<Target>,
     /// For Machines that do not say it themselves.
     pub drain_limits: Limits,
     pub drivers: Arc<dyn DriverFactory>,
@@ -39,6 +46,10 @@ pub struct Parts {
     pub health: Health,
     /// Which instance this is, in events.
     pub instance: String,
+    /// Where bootstrap tokens come from.
+    pub entropy: Entropy,
+    /// The groups of nodes that join with one, with commas between them.
+    pub token_groups: String,
 }
 
 /// Runs the Machine controller until `stop` is cancelled. Everything it starts ends with this future.
@@ -47,7 +58,6 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         control,
         namespace,
         target,
-        evictions,
         drain_limits,
         drivers,
         clock,
@@ -55,7 +65,10 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         metrics,
         health,
         instance,
+        entropy,
+        token_groups,
     } = parts;
+    let started_at = clock.instant();
     let queue = queue(&clock, &chance, &metrics);
     let keep_queue = keep::queue(&clock, &chance, &metrics);
     health.add_queue(&queue);
@@ -85,24 +98,36 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         &chance,
         metrics.clone(),
     );
-    let nodes = Watch::<Node>::all(target.clone(), options(), clock.clone(), &chance, metrics.clone());
-    let (drainer, near_nodes) = Drainer::new(hostler_node::Parts {
-        client: target.clone(),
-        evictions,
-        nodes: nodes.cache(),
-        queue: queue.clone(),
-        clock: clock.clone(),
-        chance: chance.clone(),
-        metrics: metrics.clone(),
-    });
+    let (target, near) = match target {
+        None => (None, None),
+        Some(Target { client, evictions }) => {
+            let nodes =
+                Watch::<Node>::all(client.clone(), options(), clock.clone(), &chance, metrics.clone());
+            let drainer = Drainer::new(hostler_node::Parts {
+                client: client.clone(),
+                evictions,
+                nodes: nodes.cache(),
+                queue: queue.clone(),
+                clock: clock.clone(),
+                chance: chance.clone(),
+                metrics: metrics.clone(),
+            });
+            (Some(client), Some((nodes, drainer)))
+        }
+    };
+    let (nodes, drainer, near_nodes) = match near {
+        None => (None, None, None),
+        Some((nodes, (drainer, near_nodes))) => (Some(nodes), Some(drainer), Some(near_nodes)),
+    };
     let caches = Caches {
         machines: machines.cache(),
         classes: classes.cache(),
         secrets: secrets.cache(),
-        nodes: nodes.cache(),
+        nodes: nodes.as_ref().map(Watch::cache).unwrap_or_default(),
     };
-    let vitals = [machines.vitals(), classes.vitals(), secrets.vitals(), nodes.vitals()];
-    for vitals in vitals.into_iter().chain(near_nodes.vitals()) {
+    let vitals = [machines.vitals(), classes.vitals(), secrets.vitals()].into_iter();
+    let vitals = vitals.chain(nodes.iter().map(Watch::vitals));
+    for vitals in vitals.chain(near_nodes.iter().flat_map(hostler_node::Watches::vitals)) {
         health.add_watch(vitals);
     }
     health.registered();
@@ -140,7 +165,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
     let classes = classes.wakes_others(&queue, of_class);
     let classes = classes.wakes(&keep_queue).wakes_others(&keep_queue, keeper.of_class());
     let secrets = secrets.wakes_others(&queue, of_secret).wakes(&keep_queue);
-    let nodes = nodes.wakes_others(&queue, of_node);
+    let nodes = nodes.map(|nodes| nodes.wakes_others(&queue, of_node));
 
     let (recorder, writer) = Recorder::new(
         control.clone(),
@@ -155,6 +180,8 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         target,
         drivers,
         clock,
+        entropy,
+        token_groups,
         chance: chance.split("machine-controller"),
         recorder,
         new_drivers,
@@ -162,16 +189,20 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         drain_limits,
         metrics: crate::metrics::Metrics::new(&metrics),
         waits: Mutex::new(BTreeMap::new()),
+        kept_up: Mutex::new(BTreeMap::new()),
+        started_at,
         caches,
     });
-    let drainable = near_nodes.synced();
+    let drainable = near_nodes.as_ref().map(hostler_node::Watches::synced);
     let synced = async {
         let caches = &controller.caches;
         caches.machines.synced().await;
         caches.classes.synced().await;
         caches.secrets.synced().await;
-        caches.nodes.synced().await;
-        drainable.await;
+        if let Some(drainable) = drainable {
+            caches.nodes.synced().await;
+            drainable.await;
+        }
     };
     let no_more_events = CancellationToken::new();
     let work = async {
@@ -192,8 +223,8 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         () = machines.run() => {}
         () = classes.run() => {}
         () = secrets.run() => {}
-        () = nodes.run() => {}
-        () = near_nodes.run() => {}
+        () = async { match nodes { Some(nodes) => nodes.run().await, None => pending().await } } => {}
+        () = async { match near_nodes { Some(near) => Box::pin(near.run()).await, None => pending().await } } => {}
         () = writer.run(no_more_events.clone()) => {}
         () = listen(arrivals, queue.clone(), known, namespace) => {}
     }

@@ -1,8 +1,9 @@
 //! A world with the Machine controller in it, and the flow that takes one machine from wish to gone.
 
+use hostler_base::Entropy;
 use hostler_controller::{Health, Metrics, StackOptions};
 use hostler_gardener::{
-    DrainLimits, Parts,
+    DrainLimits, Parts, Target,
     api::{Machine, MachineClass, Phase, crds},
 };
 use hostler_sim::{
@@ -23,6 +24,7 @@ pub const NAMESPACE: &str = "shoot";
 pub const PROJECT: &str = "11111111-2222-4333-8444-555555555555";
 pub const REGION: &str = "eu01";
 pub const CLUSTER: &str = "shoot-one";
+pub const GROUPS: &str = "system:bootstrappers:workers";
 pub const OTHER_CLUSTER: &str = "somebody-else";
 
 /// The world of these tests and the handles on its parts.
@@ -73,6 +75,11 @@ impl Stage {
 
     pub fn start_controller(&mut self) -> hostler_sim::Process {
         self.world.start("machine-controller", |context| Box::pin(controller(context)))
+    }
+
+    /// A controller that knows of no cluster for the nodes.
+    pub fn start_controller_without_target(&mut self) -> hostler_sim::Process {
+        self.world.start("machine-controller", |context| Box::pin(controller_with(context, false)))
     }
 
     /// After every call: no machine has two servers, no server outlives its machine, and what belongs to
@@ -215,7 +222,17 @@ impl Stage {
             .into_iter()
             .filter(|node| node.spec.as_ref().is_none_or(|spec| spec.provider_id != theirs));
         left.extend(nodes.filter_map(|node| node.metadata.name).map(|name| format!("node {name}")));
+        left.extend(self.tokens().await.into_iter().map(|(name, _)| name));
         left
+    }
+
+    /// The bootstrap tokens that are there, by the names of their Secrets.
+    pub async fn tokens(&self) -> Vec<(String, Secret)> {
+        let secrets = Api::<Secret>::namespaced(self.admin.clone(), "kube-system");
+        let all = secrets.list(&kube::api::ListParams::default()).await.unwrap();
+        let tokens =
+            all.items.into_iter().filter(|one| one.type_.as_deref() == Some("bootstrap.kubernetes.io/token"));
+        tokens.map(|one| (one.metadata.name.clone().unwrap(), one)).collect()
     }
 }
 
@@ -231,7 +248,7 @@ pub fn from<T: DeserializeOwned>(value: Value) -> T {
 
 pub fn secret() -> Value {
     json!({"metadata": {"name": "credentials"}, "stringData": {"project-id": PROJECT, "apiToken": "open sesame",
-        "userData": "#cloud-config"}})
+        "userData": "#cloud-config\nhostname: <<MACHINE_NAME>>\ntoken: <<BOOTSTRAP_TOKEN>>"}})
 }
 
 pub fn class() -> Value {
@@ -247,6 +264,11 @@ pub fn machine(name: &str) -> Value {
 
 /// The controller as a process has it, on this world's transports.
 pub async fn controller(context: Context) {
+    controller_with(context, true).await;
+}
+
+/// The same, with a cluster for the nodes or without one.
+pub async fn controller_with(context: Context, has_target: bool) {
     let metrics = Metrics::new();
     let options = StackOptions::alone("kubernetes", metrics.clone(), context.clock.clone());
     let kubernetes = hostler_controller::kube_client(context.transport("kubernetes"), &options, NAMESPACE);
@@ -255,8 +277,7 @@ pub async fn controller(context: Context) {
     let parts = Parts {
         control: kubernetes.clone(),
         namespace: NAMESPACE.to_owned(),
-        evictions: kubernetes.clone(),
-        target: kubernetes,
+        target: has_target.then(|| Target { client: kubernetes.clone(), evictions: kubernetes }),
         drain_limits: DrainLimits::default(),
         drivers: Arc::new(StackitFactory::new(cloud, "", context.clock.clone())),
         clock: context.clock.clone(),
@@ -264,6 +285,8 @@ pub async fn controller(context: Context) {
         health: Health::new(metrics.clone()),
         metrics,
         instance: format!("{}-{}", context.actor, context.incarnation),
+        entropy: Entropy::guessable(context.chance.split("entropy")),
+        token_groups: GROUPS.to_owned(),
     };
     Box::pin(hostler_gardener::run(parts, context.shutdown.clone())).await;
 }

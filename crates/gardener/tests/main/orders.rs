@@ -1,6 +1,7 @@
 //! What is ordered, what is refused before anything is ordered, and what is done to a server afterwards.
 
 use crate::flow::{CLUSTER, NAMESPACE, PROJECT, REGION, Stage, class, machine, ours, secret};
+use hostler_base::transport;
 use hostler_gardener::api::Phase;
 use hostler_sim::{Boundary, Class, Fault, Finished, Plan, Sweep, stackit::Settings};
 use kube::api::DeleteParams;
@@ -131,6 +132,38 @@ async fn everything_is_done_to_a_server_before_it_counts() {
     assert_eq!(stage.leftovers().await, Vec::<String>::new(), "the boot volume too");
 }
 
+/// What the NICs in our network may send from.
+fn allowed(stage: &Stage) -> Vec<String> {
+    let nics = stage.cloud.nics();
+    let nic = nics.iter().find(|nic| nic.network == PROJECT).unwrap();
+    nic.allowed_addresses.clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn allowed_addresses_hold_also_when_somebody_takes_them_away() {
+    let mut stage = with(Plan::seeded(41), Settings::default(), demanding(), secret()).await;
+    stage.create(stage.machines(), machine("m-5")).await;
+    stage.run_until_phase("m-5", Phase::Running, SOON).await.unwrap();
+    let nic = stage.cloud.nics().into_iter().find(|nic| nic.network == PROJECT).unwrap();
+    let path = format!("/v2/projects/{PROJECT}/regions/{REGION}/networks/{PROJECT}/nics/{}", nic.id);
+    let body = transport::full(json!({"allowedAddresses": ["192.168.0.0/16"]}).to_string());
+    let request = http::Request::patch(path).header("content-type", "application/json").body(body).unwrap();
+    let answer = transport::exchange(&stage.cloud.transport(), request, 1 << 20).await.unwrap();
+    assert_eq!(answer.status(), 200, "{answer:?}");
+    stage.world.run_for(Duration::from_mins(21)).await;
+    let mut now = allowed(&stage);
+    now.sort();
+    assert_eq!(now, ["10.0.0.1/8", "192.168.0.0/16", "fd00::/8"], "what others put there stays");
+    let looks = || stage.cloud.calls()["GetServer"];
+    let before = looks();
+    stage.world.run_for(Duration::from_mins(60)).await;
+    let often = looks() - before;
+    assert!((6..=14).contains(&often), "two looks every ten minutes: {often}");
+    // Whatever becomes of the NIC, the machine is well.
+    let phase = stage.machines().get("m-5").await.unwrap().status.unwrap().current_status.phase;
+    assert_eq!(phase, Phase::Running);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_server_that_never_ran_takes_its_boot_volume_along() {
     let settings = Settings { fails: ["m-5".to_owned()].into(), ..Settings::default() };
@@ -181,7 +214,9 @@ async fn the_console_tells_why_a_node_did_not_join() {
         consoles: [("m-5".to_owned(), console)].into(),
         ..Settings::default()
     };
-    let mut stage = with(Plan::seeded(39), settings, class(), secret()).await;
+    let mut class = class();
+    class["providerSpec"]["userData"] = json!("#!/bin/sh");
+    let mut stage = with(Plan::seeded(39), settings, class, secret()).await;
     stage.create(stage.machines(), machine("m-5")).await;
     stage.run_until_phase("m-5", Phase::Failed, Duration::from_mins(40)).await.unwrap();
     let told = stage.told("m-5").await;

@@ -1,9 +1,12 @@
 //! The controllers as processes of the world.
 
-use crate::machine_sets::{self, Place};
+use crate::{
+    entropy,
+    machine_sets::{self, Place},
+};
 use hostler_controller::{Health, LeaseOptions, Metrics, StackOptions};
 use hostler_gardener::{
-    DrainLimits, Parts,
+    DrainLimits, Parts, Target,
     sets::{LEASE, SetOptions},
 };
 use hostler_sim::Context;
@@ -26,8 +29,7 @@ pub async fn machine_controller(context: Context) {
     let parts = Parts {
         control: kubernetes.clone(),
         namespace: NAMESPACE.to_owned(),
-        evictions: kubernetes.clone(),
-        target: kubernetes,
+        target: Some(Target { client: kubernetes.clone(), evictions: kubernetes }),
         drain_limits: DrainLimits::default(),
         drivers: Arc::new(StackitFactory::new(cloud, "", context.clock.clone())),
         clock: context.clock.clone(),
@@ -35,6 +37,8 @@ pub async fn machine_controller(context: Context) {
         health: Health::new(metrics.clone()),
         metrics,
         instance: format!("{}-{}", context.actor, context.incarnation),
+        entropy: entropy::system(),
+        token_groups: String::new(),
     };
     // Boxed: it is a large future, and this one is moved around.
     Box::pin(hostler_gardener::run(parts, context.shutdown.clone())).await;

@@ -4,7 +4,7 @@ mod beside;
 mod controllers;
 mod kubeconfig;
 
-use crate::stop::StopSignals;
+use crate::{entropy, stop::StopSignals};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use hostler_apiserver::{
@@ -67,7 +67,8 @@ async fn run_embedded(options: Options) -> anyhow::Result<()> {
     let (listener, address) = listen(options.listen).await?;
     let clock = Clock::system();
     let certificates = Certificates::generate(&[address.ip()], clock.now())?;
-    let token = SecretString::from(hex(&random::<32>()?));
+    let token = entropy::system().text(b"0123456789abcdef", 64).context("there is no token for the API")?;
+    let token = SecretString::from(token);
     let mut world = start_world(clock, token.clone(), &certificates.ca_pem).await?;
 
     let api = world.api().cloned().context("a world without an API server")?;
@@ -123,20 +124,6 @@ pub async fn listen(wanted: SocketAddr) -> anyhow::Result<(TcpListener, SocketAd
     Ok((listener, address))
 }
 
-/// Bytes that nobody can guess.
-fn random<const LENGTH: usize>() -> anyhow::Result<[u8; LENGTH]> {
-    let mut bytes = [0; LENGTH];
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    let filled = provider.secure_random.fill(&mut bytes);
-    filled.map_err(|_| anyhow!("the system gives no random bytes for a token"))?;
-    Ok(bytes)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
-}
-
 /// Where a client on this machine finds a server that listens there.
 fn reachable(address: SocketAddr) -> SocketAddr {
     match address {
@@ -147,7 +134,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 async fn start_world(clock: Clock, token: SecretString, ca_pem: &str) -> anyhow::Result<World> {
-    let chance = Chance::from_seed(u64::from_le_bytes(random()?));
+    let chance = Chance::from_entropy();
     let mut options = hostler_apiserver::Options::new(clock, chance.split("kubernetes"));
     options.users.push((token, ApiServer::admin()));
     let mut world = World::in_real_time(chance, options, None);
@@ -290,12 +277,5 @@ mod tests {
     fn paths_are_quoted_where_a_shell_needs_it() {
         assert_eq!(quoted("/home/a/hostler.kubeconfig"), "/home/a/hostler.kubeconfig");
         assert_eq!(quoted("/my files/it's"), r"'/my files/it'\''s'");
-    }
-
-    #[test]
-    fn tokens_are_long_and_differ() {
-        let (first, second) = (hex(&random::<32>().unwrap()), hex(&random::<32>().unwrap()));
-        assert_eq!(first.len(), 64);
-        assert_ne!(first, second);
     }
 }

@@ -18,10 +18,7 @@ fn one_that_cannot_work_says_why() {
     let table: [(&[&str], &str); 8] = [
         (&[], "--target-kubeconfig: this is not inside of a cluster; give the path of a kubeconfig"),
         (&["--target-kubeconfig=/nowhere"], "--target-kubeconfig: /nowhere is no kubeconfig"),
-        (
-            &["--target-kubeconfig=none"],
-            "--target-kubeconfig: a controller without a target cluster is not supported",
-        ),
+        (&["--target-kubeconfig=none"], "--control-kubeconfig: without a target cluster it must be given"),
         (&["--leader-elect-lease-duration=8s"], "--leader-elect-lease-duration must be longer than"),
         (&["--leader-elect-renew-deadline=1s"], "--leader-elect-lease-duration must be longer than"),
         (&["--leader-elect-retry-period=0"], "--leader-elect-lease-duration must be longer than"),

@@ -14,6 +14,9 @@ const MACHINE_LABEL: &str = "kubernetes.io/machine";
 /// A label with a key that ends so says of which cluster.
 const CLUSTER_SUFFIX: &str = "/cluster";
 
+/// What stands in user data for a token that is still to come.
+const PLACEHOLDERS: [&str; 2] = ["<<BOOTSTRAP_TOKEN>>", "%3C%3CBOOTSTRAP_TOKEN%3E%3E"];
+
 /// The machines that are to run now, by the server's id.
 type Wanted = BTreeMap<String, MachineSpec>;
 
@@ -73,7 +76,7 @@ impl Stackit {
                     machine.internal_ip =
                         server.nics.first().and_then(|nic| estate.nics.get(nic)).map(|nic| nic.ipv4.clone());
                     machine.boot_time = settings.join_time;
-                    machine.never_joins = machine.bootstrap_token.is_none() && !settings.joins_without_token;
+                    machine.never_joins |= machine.bootstrap_token.is_none() && !settings.joins_without_token;
                 }
                 wanted.insert(id.clone(), machine);
             }
@@ -90,8 +93,11 @@ fn describe(machine: &mut MachineSpec, id: &str, region: &str, server: &Server) 
     machine.labels.insert("node.kubernetes.io/instance-type".to_owned(), server.machine_type.clone());
     machine.labels.insert("topology.kubernetes.io/region".to_owned(), region.to_owned());
     machine.labels.insert("topology.kubernetes.io/zone".to_owned(), server.zone.clone());
-    let decoded = server.user_data.as_ref().and_then(|data| STANDARD.decode(data).ok());
-    machine.bootstrap_token = decoded.and_then(|data| bootstrap_token(&String::from_utf8_lossy(&data)));
+    let decoded = server.user_data.as_ref().and_then(|data| STANDARD.decode(data).ok()).unwrap_or_default();
+    let text = String::from_utf8_lossy(&decoded);
+    machine.bootstrap_token = bootstrap_token(&text);
+    // What nobody has filled in lets nobody in.
+    machine.never_joins = PLACEHOLDERS.iter().any(|placeholder| text.contains(placeholder));
 }
 
 /// The first word of the form `abcdef.0123456789abcdef`.

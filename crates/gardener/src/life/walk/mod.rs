@@ -104,3 +104,17 @@ fn a_machine_whose_class_comes_and_goes_leaves_no_server_behind() {
     println!("one machine, no class at times: {} states, {} edges", walk.states, walk.edges);
     assert!(walk.states > 500, "the walk became trivial: {} states", walk.states);
 }
+
+#[test]
+fn one_machine_with_everything_to_it_is_safe_in_every_state() {
+    let walk = walk(World::new(1, 1).rich(), 1);
+    println!("one machine, with everything, one fault: {} states, {} edges", walk.states, walk.edges);
+    assert!(walk.states > 1_000, "the walk became trivial: {} states", walk.states);
+}
+
+#[test]
+fn a_machine_without_a_target_cluster_is_as_safe() {
+    let walk = walk(World::new(1, 1).rich().without_target(), 1);
+    println!("one machine, no target cluster: {} states, {} edges", walk.states, walk.edges);
+    assert!(walk.states > 500, "the walk became trivial: {} states", walk.states);
+}

@@ -1,7 +1,10 @@
 //! The world of the walk: what is written, what is in the cloud, and what can happen next.
 
 use crate::api::Phase;
-use crate::life::{AttemptMark, NodeView, Observed, Sightings, StatusChange, Step, Tried, decide, node};
+use crate::life::{
+    AttemptMark, Behind, NodeView, Observed, OwnToken, Sightings, StatusChange, Step, TokenSeen, Tried,
+    decide, node,
+};
 use hostler_driver::{
     Attempt, Code, Evidence, Failure, Finding, Found, How, Identity, Machine as Server, Marks, ProviderId,
     Recognition, State,
@@ -28,7 +31,10 @@ enum Age {
 enum Life {
     Booting,
     Up,
+    /// It never ran.
     Failed,
+    /// It ran.
+    Broken,
     Deleting,
 }
 
@@ -39,6 +45,8 @@ struct Vm {
     owner: usize,
     life: Life,
     in_lists: bool,
+    /// It can join with the token that is there.
+    has_token: bool,
 }
 
 const FOREIGN: usize = 9;
@@ -52,6 +60,9 @@ struct Written {
     phase: Phase,
     description: String,
     provider_id: Option<u8>,
+    replaces: Option<u8>,
+    /// What was written last was written long ago.
+    long_told: bool,
     node_label: bool,
     attempt: Option<Age>,
     place: bool,
@@ -70,6 +81,7 @@ struct Memory {
     created: Option<u8>,
     settled: bool,
     failed: Option<u8>,
+    token: Option<Token>,
 }
 
 impl Memory {
@@ -83,10 +95,18 @@ impl Memory {
     }
 }
 
+/// The machine's bootstrap token in the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Token {
+    None,
+    Valid,
+    Expired,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Node {
     None,
-    Joined { ready: bool, cordoned: bool },
+    Joined { ready: bool, cordoned: bool, labelled: bool },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,6 +114,9 @@ struct Actor {
     written: Option<Written>,
     memory: Memory,
     node: Node,
+    token: Token,
+    /// It is time to look at what was done to its server.
+    upkeep_due: bool,
     /// A create call that timed out on our side and may still take effect.
     in_flight: bool,
 }
@@ -107,8 +130,19 @@ pub(super) struct World {
     /// who make them anew; for the others all of that is left out so that the walk with two machines stays finite in practice.
     detailed: usize,
     class: Class,
+    has_target: bool,
+    /// Also with bootstrap tokens, templates, and a look at the server from time to time.
+    rich: bool,
     /// A step that is wrong whatever comes of it.
     wrong: Option<&'static str>,
+}
+
+/// What a machine does not decide itself.
+#[derive(Clone, Copy)]
+struct Around {
+    class: bool,
+    rich: bool,
+    has_target: bool,
 }
 
 /// Whether class and Secret are there and name the place that is written down.
@@ -164,12 +198,13 @@ fn server(number: u8, owner: usize, life: Life) -> Server {
         state: match life {
             Life::Booting => State::Pending,
             Life::Up => State::Running,
-            Life::Failed => State::Failed { code: Code::Internal, message: "no".into() },
+            Life::Failed | Life::Broken => State::Failed { code: Code::Internal, message: "no".into() },
             Life::Deleting => State::Deleting,
         },
         raw_state: String::new(),
         addresses: Vec::new(),
         created_at: None,
+        launched_at: (!matches!(life, Life::Booting | Life::Failed)).then(now),
     }
 }
 
@@ -185,14 +220,24 @@ impl Actor {
             phase: Phase::Empty,
             description: String::new(),
             provider_id: None,
+            replaces: None,
+            long_told: false,
             node_label: false,
             attempt: None,
             place: false,
         };
-        Self { written: Some(written), memory: Memory::default(), node: Node::None, in_flight: false }
+        Self {
+            written: Some(written),
+            memory: Memory::default(),
+            node: Node::None,
+            token: Token::None,
+            upkeep_due: false,
+            in_flight: false,
+        }
     }
 
-    fn observe(&self, written: &Written, actor: usize, class: bool) -> Observed {
+    fn observe(&self, written: &Written, actor: usize, around: Around) -> Observed {
+        let Around { class, rich, has_target } = around;
         let memory = &self.memory;
         // Moments of this run lie in the last minute, in the order in which they happened.
         let moment = |event| now() + SignedDuration::from_secs(memory.rank(event) - 10);
@@ -231,12 +276,16 @@ impl Actor {
             has_finalizer: written.finalizer,
             phase: written.phase,
             description: written.description.clone(),
-            operation_at: None,
-            provider_id: written.provider_id.map(|number| Ok(id(number))),
+            operation_at: Some(if written.long_told { now() - SignedDuration::from_hours(1) } else { now() }),
+            provider_id: written
+                .provider_id
+                .or_else(|| written.replaces.filter(|_| written.deleting))
+                .map(|number| Ok(id(number))),
+            replaces: written.replaces.map(id),
             has_node_label: written.node_label,
             attempt: written.attempt.map(|_| AttemptMark { attempt: Attempt("x".into()), at }),
             attempt_unsent: memory.unsent,
-            untouched: written.attempt.is_none() && !written.place,
+            untouched: written.attempt.is_none() && !written.place && written.replaces.is_none(),
             ready_to_act: if class { Ok(identity(actor)) } else { Err(failure()) },
             not_kept: None,
             refused: None,
@@ -250,13 +299,26 @@ impl Actor {
                 let tried = [Tried::Look, Tried::Create, Tried::Settle, Tried::Delete][usize::from(tried)];
                 (tried, failure())
             }),
+            upkeep_in: rich.then(|| Duration::from_secs(if self.upkeep_due { 0 } else { 60 })),
+            has_target,
+            token_wanted: rich && class && has_target,
+            token: memory.token.or_else(|| (!rich).then_some(Token::None)).map(|token| match token {
+                Token::None => TokenSeen::None { free: "id".into() },
+                Token::Valid | Token::Expired => TokenSeen::Own(OwnToken {
+                    id: "id".into(),
+                    uid: "uid".into(),
+                    valid: token == Token::Valid && self.token != Token::Expired,
+                }),
+            }),
             node: match self.node {
                 _ if !written.node_label => None,
                 Node::None => None,
-                Node::Joined { ready, .. } => {
-                    Some(NodeView { name: "m".into(), ready, ..NodeView::default() })
+                Node::Joined { ready, labelled, .. } => {
+                    let behind = Behind { status: None, node: (!labelled).then(|| "label it".into()) };
+                    Some(NodeView { name: "m".into(), ready, behind, ..NodeView::default() })
                 }
             },
+            node_on: None,
             drain: written.node_label.then_some(match self.node {
                 Node::Joined { cordoned: false, .. } => node::Step::Act(node::Act::Cordon),
                 _ => node::Step::Done(node::Drained {
@@ -274,13 +336,15 @@ impl Actor {
 
 impl World {
     pub(super) fn new(machines: usize, detailed: usize) -> Self {
-        let foreign = Vm { id: FOREIGN_ID, owner: FOREIGN, life: Life::Up, in_lists: true };
+        let foreign = Vm { id: FOREIGN_ID, owner: FOREIGN, life: Life::Up, in_lists: true, has_token: false };
         Self {
             actors: vec![Actor::new(); machines],
             vms: vec![foreign],
             faults: 0,
             detailed,
             class: Class::Kept,
+            has_target: true,
+            rich: false,
             wrong: None,
         }
     }
@@ -296,6 +360,14 @@ impl World {
         Self { class: Class::There, ..self }
     }
 
+    pub(super) fn rich(self) -> Self {
+        Self { rich: true, ..self }
+    }
+
+    pub(super) fn without_target(self) -> Self {
+        Self { has_target: false, ..self }
+    }
+
     pub(super) fn machines(&self) -> usize {
         self.actors.len()
     }
@@ -306,7 +378,9 @@ impl World {
 
     fn add_server(&mut self, owner: usize) -> u8 {
         let id = (1..u8::MAX).find(|id| self.vms.iter().all(|vm| vm.id != *id)).unwrap();
-        self.vms.push(Vm { id, owner, life: Life::Booting, in_lists: owner >= self.detailed });
+        let has_token = self.actors[owner].token != Token::None;
+        let in_lists = owner >= self.detailed;
+        self.vms.push(Vm { id, owner, life: Life::Booting, in_lists, has_token });
         self.vms.sort();
         id
     }
@@ -320,7 +394,9 @@ impl World {
             return Some(wrong.into());
         }
         for (index, actor) in self.actors.iter().enumerate() {
-            let adopted = actor.written.as_ref().filter(|written| written.node_label);
+            let adopted = actor.written.as_ref().filter(|written| {
+                written.node_label || matches!(written.phase, Phase::Available | Phase::Pending)
+            });
             if adopted.is_some_and(|written| written.provider_id == Some(FOREIGN_ID)) {
                 return Some("a foreign server was adopted".into());
             }
@@ -333,6 +409,20 @@ impl World {
             }
             if actor.written.is_none() && (self.owned(index).next().is_some() || actor.in_flight) {
                 return Some(format!("machine {index} is gone and left a server behind"));
+            }
+            let unlabelled = matches!(actor.node, Node::Joined { labelled: false, .. });
+            if actor.written.as_ref().is_some_and(|written| written.phase == Phase::Running)
+                && unlabelled
+                && self.faults == 0
+            {
+                return Some(format!("machine {index} runs and its node lacks what the machine says of it"));
+            }
+            if actor.written.is_none() && actor.token != Token::None {
+                return Some(format!("machine {index} is gone and left a token behind"));
+            }
+            let running = actor.written.as_ref().is_some_and(|written| written.phase == Phase::Running);
+            if running && actor.token != Token::None && actor.node != Node::None && self.faults == 0 {
+                return Some(format!("machine {index} has joined and its token is still there"));
             }
         }
         None
@@ -357,7 +447,10 @@ impl World {
                 Life::Deleting => with("is gone", &|world| {
                     world.vms.remove(index);
                 }),
-                Life::Up | Life::Failed => {}
+                Life::Up if self.faults > 0 && self.rich => {
+                    with("breaks", &|world| world.vms[index].life = Life::Broken);
+                }
+                Life::Up | Life::Failed | Life::Broken => {}
             }
             if self.faults > 0 && vm.life != Life::Deleting && vm.owner < self.detailed {
                 with("vanishes", &|world| {
@@ -382,13 +475,23 @@ impl World {
                 with("the late create call is lost", &|world| world.actors[index].in_flight = false);
             }
             let up = self.owned(index).any(|vm| vm.life == Life::Up);
+            let with_token = actor.token == Token::Valid;
+            let may_join =
+                self.owned(index).any(|vm| vm.life == Life::Up && (!self.rich || vm.has_token && with_token));
+            let may_join = may_join && self.has_target && index < self.detailed;
+            if actor.token == Token::Valid && self.faults > 0 {
+                with("its token expires", &|world| world.actors[index].token = Token::Expired);
+            }
             match actor.node {
-                Node::None if up && index < self.detailed => with("its node joins", &|world| {
-                    world.actors[index].node = Node::Joined { ready: true, cordoned: false };
+                Node::None if may_join => with("its node joins", &|world| {
+                    world.actors[index].node =
+                        Node::Joined { ready: true, cordoned: false, labelled: !world.rich };
                 }),
-                Node::Joined { ready: true, cordoned } if !up => with("its node is lost", &|world| {
-                    world.actors[index].node = Node::Joined { ready: false, cordoned };
-                }),
+                Node::Joined { ready: true, cordoned, labelled } if !up => {
+                    with("its node is lost", &|world| {
+                        world.actors[index].node = Node::Joined { ready: false, cordoned, labelled };
+                    });
+                }
                 _ => {}
             }
             let Some(written) = &actor.written else {
@@ -432,6 +535,16 @@ impl World {
                     }
                 });
             }
+            if written.phase == Phase::CrashLoopBackOff && !written.deleting && !written.long_told {
+                with("a failure is told for long", &|world| {
+                    if let Some(written) = &mut world.actors[index].written {
+                        written.long_told = true;
+                    }
+                });
+            }
+            if self.rich && written.phase == Phase::Running && !actor.upkeep_due && !written.deleting {
+                with("it is time for a look at its server", &|world| world.actors[index].upkeep_due = true);
+            }
             let lists_are_complete = !actor.in_flight && self.owned(index).all(|vm| vm.in_lists);
             match written.attempt {
                 Some(Age::Young) => with("time passes", &|world| {
@@ -472,7 +585,9 @@ impl World {
     pub(super) fn by_controller(&self, index: usize, most_faults: u8) -> Vec<(String, bool, Self)> {
         let actor = &self.actors[index];
         let Some(written) = &actor.written else { return Vec::new() };
-        let step = decide(&actor.observe(written, index, self.class != Class::Missing));
+        let around =
+            Around { class: self.class != Class::Missing, rich: self.rich, has_target: self.has_target };
+        let step = decide(&actor.observe(written, index, around));
         let mut outcomes = vec![Outcome::Fine];
         if self.faults < most_faults {
             outcomes.extend([
@@ -505,7 +620,18 @@ impl World {
             Step::Settle(server) if owner(&server.provider_id).is_some_and(|owner| owner != index) => {
                 Some("a foreign server was settled")
             }
-            Step::DeleteServer(_) if !written.node_label => {
+            Step::Create if self.has_target && self.rich && self.actors[index].token == Token::None => {
+                Some("a server was ordered that cannot join")
+            }
+            Step::DeleteServer(target) if !written.deleting => {
+                let vm = self.vms.iter().find(|vm| vm.id == number(target))?;
+                let harmless = matches!(vm.life, Life::Failed | Life::Deleting);
+                (!harmless).then_some("a server that ran, or could, was replaced")
+            }
+            Step::FindToken | Step::PatchNode(_) | Step::OnNode(_) | Step::DeleteNode if !self.has_target => {
+                Some("there is no target cluster")
+            }
+            Step::DeleteServer(_) if !written.node_label && self.has_target => {
                 Some("a server was deleted before its node had a name")
             }
             _ => None,
@@ -520,7 +646,7 @@ impl World {
         if outcome == Outcome::Later {
             self.actors[index].in_flight = true;
         }
-        let ends = matches!(step, Step::Wait { .. } | Step::TryAgain { .. } | Step::Done);
+        let ends = matches!(step, Step::Wait { .. } | Step::TryAgain { .. } | Step::Rest(_) | Step::Done);
         let actor = &mut self.actors[index];
         let tried = match step {
             Step::Ask(_) | Step::List => Some(0),
@@ -546,7 +672,7 @@ impl World {
             vm.life = Life::Deleting;
         }
         let created = (*step == Step::Create).then(|| self.add_server(index));
-        let vms = self.vms.clone();
+        let (vms, has_target) = (self.vms.clone(), self.has_target);
         let actor = &mut self.actors[index];
         let Some(written) = &mut actor.written else { return };
         let memory = &mut actor.memory;
@@ -563,10 +689,27 @@ impl World {
                 let shown = vms.iter().filter(|vm| vm.in_lists);
                 memory.listed = Some(shown.map(|vm| (vm.id, vm.owner, vm.life)).collect());
             }
+            Step::FindToken => memory.token = Some(actor.token),
+            Step::MakeToken(_) => {
+                // One that is there already is found by the next look.
+                memory.token = (actor.token == Token::None).then_some(Token::Valid);
+                if actor.token == Token::None {
+                    actor.token = Token::Valid;
+                }
+            }
+            Step::DropToken(_) => {
+                actor.token = Token::None;
+                let joined = !written.deleting && written.provider_id.is_some();
+                memory.token = joined.then_some(Token::None);
+                for vm in self.vms.iter_mut().filter(|vm| vm.owner == index) {
+                    vm.has_token = false;
+                }
+            }
             Step::MarkAttempt => {
-                *memory = Memory { unsent: true, ..Memory::default() };
+                *memory = Memory { unsent: true, token: memory.token, ..Memory::default() };
                 memory.note('m');
                 written.attempt = Some(Age::Young);
+                written.replaces = None;
                 written.place = true;
             }
             Step::Redate(_) => {
@@ -579,29 +722,48 @@ impl World {
             }
             Step::Adopt(target) => {
                 written.provider_id = Some(number(target));
-                written.node_label = true;
+                written.node_label = has_target;
+                written.replaces = None;
                 written.attempt = None;
                 written.place = true;
                 *memory = Memory::default();
             }
-            Step::Settle(_) => memory.settled = true,
+            Step::Disown(target) => {
+                written.provider_id = None;
+                written.node_label = false;
+                written.replaces = Some(number(target));
+                *memory = Memory::default();
+            }
+            Step::Settle(_) => {
+                memory.settled = true;
+                actor.upkeep_due = false;
+            }
             Step::WriteStatus(StatusChange { phase, description, .. }) => {
                 written.description.clone_from(description);
+                written.long_told = false;
                 if let Some(phase) = phase {
                     written.phase = *phase;
                 }
             }
-            Step::OnNode(_) => actor.node = Node::Joined { ready: true, cordoned: true },
+            Step::PatchNode(_) | Step::PatchNodeStatus(_) => {
+                if let Node::Joined { labelled, .. } = &mut actor.node {
+                    *labelled = true;
+                }
+            }
+            Step::OnNode(_) => actor.node = Node::Joined { ready: true, cordoned: true, labelled: true },
             Step::DeleteServer(_) => *memory = Memory::default(),
             Step::DeleteNode => actor.node = Node::None,
             Step::RemoveFinalizer => actor.written = None,
-            Step::Wait { .. } | Step::TryAgain { .. } | Step::Done => {}
+            Step::Wait { .. } | Step::TryAgain { .. } | Step::Rest(_) | Step::Done => {}
         }
     }
 
     pub(super) fn is_goal(&self) -> bool {
         self.actors.iter().enumerate().all(|(index, actor)| match &actor.written {
-            None => self.owned(index).next().is_none() && actor.node == Node::None,
+            None => {
+                self.owned(index).next().is_none() && actor.node == Node::None && actor.token == Token::None
+            }
+            Some(written) if !self.has_target => !written.deleting && written.phase == Phase::Available,
             Some(written) if index >= self.detailed => !written.deleting && written.phase == Phase::Pending,
             Some(written) => !written.deleting && written.phase == Phase::Running,
         })

@@ -95,3 +95,14 @@ async fn whether_a_server_without_a_token_joins_is_a_switch() {
         assert_eq!(node.is_some(), joins);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_token_nobody_has_filled_in_never_joins() {
+    for unfilled in ["token: <<BOOTSTRAP_TOKEN>>", "data:,%3C%3CBOOTSTRAP_TOKEN%3E%3E"] {
+        let (world, cloud) = world(Settings::default());
+        create(&cloud, "m-1", Some(unfilled)).await;
+        world.run_for(LIMIT).await;
+        let node = Api::<Node>::all(world.client()).get_opt("m-1").await.unwrap();
+        assert!(node.is_none(), "{unfilled}");
+    }
+}

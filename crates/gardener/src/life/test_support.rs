@@ -1,0 +1,41 @@
+use super::{Observed, Sightings};
+use crate::api::Phase;
+use hostler_driver::{Code, Failure};
+use jiff::{SignedDuration, Timestamp};
+use std::time::Duration;
+
+/// A Machine `m` of which nothing is known but that it has its finalizer.
+pub(super) fn observed() -> Observed {
+    let now = Timestamp::UNIX_EPOCH;
+    Observed {
+        now,
+        name: "m".into(),
+        created_at: now,
+        creation_timeout: SignedDuration::from_mins(20),
+        deleting: false,
+        has_finalizer: true,
+        phase: Phase::Empty,
+        description: String::new(),
+        operation_at: None,
+        provider_id: None,
+        replaces: None,
+        has_node_label: false,
+        attempt: None,
+        attempt_unsent: false,
+        untouched: false,
+        ready_to_act: Err(Failure::new(Code::Unavailable, "not needed")),
+        not_kept: None,
+        refused: None,
+        sightings: Sightings::default(),
+        failure: None,
+        upkeep_in: None,
+        has_target: true,
+        token_wanted: false,
+        token: None,
+        node: None,
+        node_on: None,
+        drain: None,
+        attachments: None,
+        list_lag: Duration::ZERO,
+    }
+}
