@@ -2,11 +2,19 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+mod clouds;
+mod duration;
+mod freeze;
 mod keep;
 pub mod life;
 mod machine;
 mod metrics;
+mod options;
+mod orphans;
 pub mod sets;
 
+pub use freeze::FreezeOptions;
 pub use hostler_node::Limits as DrainLimits;
 pub use machine::{Parts, Target, run};
+pub use options::Options;
+pub use orphans::OrphanOptions;

@@ -5,6 +5,10 @@
 mod drain;
 #[path = "main/flow.rs"]
 mod flow;
+#[path = "main/health.rs"]
+mod health;
+#[path = "main/in_place.rs"]
+mod in_place;
 #[path = "main/keep.rs"]
 mod keep;
 #[path = "main/life.rs"]
@@ -13,6 +17,8 @@ mod life;
 mod no_target;
 #[path = "main/orders.rs"]
 mod orders;
+#[path = "main/orphans.rs"]
+mod orphans;
 #[path = "main/replace.rs"]
 mod replace;
 #[path = "main/safety.rs"]

@@ -1,13 +1,13 @@
 //! `hostler machine-controller`: the Gardener Machine controller as a process of its own.
 
-use crate::{entropy, kubeconfig, machine_sets, stop::StopSignals, web};
+use crate::{entropy, kubeconfig, machine_sets, stop::StopSignals, upstream, web};
 use anyhow::{Context, bail};
 use clap::{ArgAction, Args};
 use hostler_base::{Chance, Clock, GoDuration, Transport};
 use hostler_controller::{
     Election, Fence, Health, LeaseOptions, Led, Metrics, Rate, StackOptions, kube_client, stack,
 };
-use hostler_gardener::{DrainLimits, Parts, Target, life::CALL_LIMIT};
+use hostler_gardener::{DrainLimits, FreezeOptions, OrphanOptions, Parts, Target, life::CALL_LIMIT};
 use hostler_stackit::{Environment, StackitFactory, Surroundings};
 use std::{
     env,
@@ -61,6 +61,28 @@ pub struct Options {
     /// The time between attempts to get or renew the lease.
     #[arg(long, default_value = "2s", value_name = "DURATION")]
     leader_elect_retry_period: GoDuration,
+    /// How long a machine may take until its node is Ready, for Machines that do not say.
+    #[arg(long, default_value = "20m", value_name = "DURATION")]
+    machine_creation_timeout: GoDuration,
+    /// How long a machine may be unhealthy until it has failed, for Machines that do not say.
+    #[arg(long, default_value = "10m", value_name = "DURATION")]
+    machine_health_timeout: GoDuration,
+    /// Conditions that make a node unhealthy unless they are False, for Machines that do not say.
+    #[arg(
+        long,
+        default_value = "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable",
+        value_name = "TYPES"
+    )]
+    node_conditions: String,
+    /// How often both API servers are asked whether they are there.
+    #[arg(long, default_value = "1m", value_name = "DURATION")]
+    machine_safety_apiserver_statuscheck_period: GoDuration,
+    /// How long one may give no answer until machines are left alone.
+    #[arg(long, default_value = "30s", value_name = "DURATION")]
+    machine_safety_apiserver_statuscheck_timeout: GoDuration,
+    /// How long an update in place may take, for Machines that do not say.
+    #[arg(long, default_value = "20m", value_name = "DURATION")]
+    machine_inplace_update_timeout: GoDuration,
     /// How long a drain may take before it is forced, for Machines that do not say.
     #[arg(long, default_value = "2h", value_name = "DURATION")]
     machine_drain_timeout: GoDuration,
@@ -77,18 +99,42 @@ pub struct Options {
     /// bootstrap token. Each begins with system:bootstrappers:.
     #[arg(long, default_value = "", value_name = "GROUPS")]
     bootstrap_token_auth_extra_groups: String,
+    /// How often servers are looked for that no Machine owns, besides when a Machine has gone.
+    #[arg(long, default_value = "15m", value_name = "DURATION")]
+    machine_safety_orphan_vms_period: GoDuration,
+    /// Such a server is deleted when it was seen twice, so far apart.
+    #[arg(long, default_value = "5m", value_name = "DURATION")]
+    machine_safety_orphan_vms_grace: GoDuration,
+    /// So many of them are deleted at once per class.
+    #[arg(long, default_value_t = 10, value_name = "SERVERS")]
+    machine_safety_orphan_vms_limit: usize,
+    /// Tell of them and delete none.
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    machine_safety_orphan_vms_dry_run: bool,
     /// Calls per second to each Kubernetes API.
     #[arg(long, default_value_t = 20.0, value_name = "CALLS")]
     kube_api_qps: f64,
     /// Calls that may come at once.
     #[arg(long, default_value_t = 30, value_name = "CALLS")]
     kube_api_burst: u32,
+    /// How many Machines of one kind of work are worked on at once.
+    #[arg(long, default_value_t = 50, value_name = "MACHINES")]
+    concurrent_syncs: usize,
+    /// How often every Machine is looked at whether or not something changed.
+    #[arg(long, default_value = "12h", value_name = "DURATION")]
+    min_resync_period: GoDuration,
+    /// How long to wait when the cloud has no room; 0 means 10m.
+    #[arg(long, default_value = "10m", value_name = "DURATION")]
+    resource_exhausted_retry: GoDuration,
+    #[command(flatten)]
+    pub upstream: upstream::Options,
     #[command(flatten)]
     sets: machine_sets::Options,
 }
 
 pub async fn run(options: Options) -> anyhow::Result<()> {
     options.check()?;
+    options.upstream.warn();
     let environment = environment()?;
     let mut signals = StopSignals::listen()?;
     let (clock, chance, metrics) = (Clock::system(), Chance::from_entropy(), Metrics::new());
@@ -135,7 +181,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
             client: kube_client(target.clone(), &stacked("target"), "default"),
             evictions: kube_client(target, &stacked("target"), "default"),
         }),
-        drain_limits: options.drain_limits(),
+        options: options.chosen(),
         drivers: Arc::new(StackitFactory::with_environment(surroundings, environment)),
         clock,
         chance,
@@ -174,17 +220,40 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
 }
 
 impl Options {
-    fn drain_limits(&self) -> DrainLimits {
-        DrainLimits {
-            timeout: self.machine_drain_timeout.0,
-            evict_retries: self.machine_max_evict_retries,
-            detach: self.machine_pv_detach_timeout.0,
-            reattach: self.machine_pv_reattach_timeout.0,
+    fn chosen(&self) -> hostler_gardener::Options {
+        hostler_gardener::Options {
+            creation_timeout: self.machine_creation_timeout.0,
+            health_timeout: self.machine_health_timeout.0,
+            node_conditions: self.node_conditions.clone(),
+            in_place_update_timeout: self.machine_inplace_update_timeout.0,
+            workers: self.concurrent_syncs,
+            resync: self.min_resync_period.0,
+            resource_exhausted_retry: self.resource_exhausted_retry.0,
+            drain: DrainLimits {
+                timeout: self.machine_drain_timeout.0,
+                evict_retries: self.machine_max_evict_retries,
+                detach: self.machine_pv_detach_timeout.0,
+                reattach: self.machine_pv_reattach_timeout.0,
+            },
+            freeze: FreezeOptions {
+                period: self.machine_safety_apiserver_statuscheck_period.0,
+                timeout: self.machine_safety_apiserver_statuscheck_timeout.0,
+            },
+            orphans: OrphanOptions {
+                period: self.machine_safety_orphan_vms_period.0,
+                grace: self.machine_safety_orphan_vms_grace.0,
+                limit: self.machine_safety_orphan_vms_limit,
+                dry_run: self.machine_safety_orphan_vms_dry_run,
+            },
         }
     }
 
     /// Values that would let nobody work, or two at once, are refused at the start.
     fn check(&self) -> anyhow::Result<()> {
+        self.upstream.check()?;
+        if self.concurrent_syncs == 0 {
+            bail!("--concurrent-syncs: give a number above zero");
+        }
         if self.target_kubeconfig == NO_TARGET && self.control_kubeconfig.is_empty() {
             bail!(
                 "--control-kubeconfig: without a target cluster it must be given: a kubeconfig, or {IN_CLUSTER}"
@@ -195,6 +264,15 @@ impl Options {
         }
         if !(self.kube_api_qps.is_finite() && self.kube_api_qps > 0.0 && self.kube_api_burst > 0) {
             bail!("--kube-api-qps and --kube-api-burst: give numbers above zero");
+        }
+        let (period, timeout) = (
+            self.machine_safety_apiserver_statuscheck_period.0,
+            self.machine_safety_apiserver_statuscheck_timeout.0,
+        );
+        if period < timeout {
+            bail!(
+                "--machine-safety-apiserver-statuscheck-period must not be shorter than --machine-safety-apiserver-statuscheck-timeout"
+            );
         }
         let (lease, renew, retry) = (
             self.leader_elect_lease_duration.0,
@@ -302,3 +380,7 @@ fn instance() -> String {
     let host = Some(host.trim()).filter(|host| !host.is_empty()).unwrap_or("hostler").to_owned();
     format!("{host}_{}", uuid::Uuid::new_v4())
 }
+
+#[cfg(test)]
+#[path = "machine_controller_tests.rs"]
+mod tests;

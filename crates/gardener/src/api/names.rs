@@ -10,6 +10,8 @@ pub const NODE_LABEL: &str = "node";
 pub const DEPLOYMENT_LABEL: &str = "name";
 /// On a Machine: delete it without regard to its pods.
 pub const FORCE_DELETION_LABEL: &str = "force-deletion";
+/// On a Machine: `True` means that its node is drained at once for an update in place.
+pub const FORCE_DRAIN_LABEL: &str = "force-drain";
 /// On a Machine: which one goes first when there are too many; lower goes first.
 pub const PRIORITY_ANNOTATION: &str = "machinepriority.machine.sapcloud.io";
 pub const DEFAULT_PRIORITY: &str = "3";
@@ -31,6 +33,9 @@ pub const PLACE_ANNOTATION: &str = "machine.hostler.dev/place";
 
 /// On a Machine without a server: the id of the one that failed before it ever ran and gives way to another.
 pub const REPLACES_ANNOTATION: &str = "machine.hostler.dev/replaces";
+
+/// On a MachineClass: `true` means that servers without Machines are orphans however many there are.
+pub const COLLECT_ORPHANS_ANNOTATION: &str = "machine.hostler.dev/collect-orphans";
 
 /// On MachineSet and Machine, and in a MachineSet's selector: which template it is made from.
 pub const HASH_LABEL: &str = "machine-template-hash";

@@ -1,8 +1,9 @@
-use super::{Cursor, LOOK_AGAIN, Observed, StatusChange, Step, Tried, drain, replace, text, token, upkeep};
+use super::{
+    Cursor, LOOK_AGAIN, Observed, StatusChange, Step, Tried, drain, health, replace, text, token, upkeep,
+};
 use crate::api::{OperationState, OperationType, Phase};
 use hostler_driver::{
-    Code, Failure, Identity, Machine as Server, Operation, Periods, ProviderId, Recognition, State,
-    gone_twice, retry,
+    Code, Failure, Identity, Machine as Server, Operation, ProviderId, Recognition, State, gone_twice, retry,
 };
 use jiff::SignedDuration;
 use std::time::Duration;
@@ -26,7 +27,7 @@ fn creation(seen: &Observed) -> Step {
     let started = !matches!(seen.phase, Phase::Empty | Phase::CrashLoopBackOff);
     if started && is_named(seen) && matches!(seen.provider_id, Some(Ok(_))) {
         // Only its node matters now, whatever becomes of class, Secret and cloud.
-        let of_node = || keep_up(seen).unwrap_or_else(|| health(seen));
+        let of_node = || keep_up(seen).unwrap_or_else(|| health::health(seen));
         let step = if seen.has_target { of_node() } else { Step::Done };
         return upkeep::beside(seen, step);
     }
@@ -212,16 +213,16 @@ fn creation_failed(seen: &Observed, operation: Operation, failure: &Failure) -> 
         state: OperationState::Failed,
         operation: OperationType::Create,
     };
-    written_or(seen, change, try_again(operation, failure))
+    written_or(seen, change, try_again(seen, operation, failure))
 }
 
-fn try_again(operation: Operation, failure: &Failure) -> Step {
-    Step::TryAgain { failure: failure.clone(), again: period(operation, failure) }
+fn try_again(seen: &Observed, operation: Operation, failure: &Failure) -> Step {
+    Step::TryAgain { failure: failure.clone(), again: period(seen, operation, failure) }
 }
 
-pub(super) fn period(operation: Operation, failure: &Failure) -> Duration {
-    let period = Periods::default().of(retry::retry(operation, failure.code));
-    period.unwrap_or_else(|| Periods::default().short)
+pub(super) fn period(seen: &Observed, operation: Operation, failure: &Failure) -> Duration {
+    let period = seen.periods.of(retry::retry(operation, failure.code));
+    period.unwrap_or(seen.periods.short)
 }
 
 /// Writes the status unless it is written already; then goes on with `next`.
@@ -235,73 +236,6 @@ fn keep_up(seen: &Observed) -> Option<Step> {
     let behind = &seen.node.as_ref()?.behind;
     let status = behind.status.clone().map(Step::PatchNodeStatus);
     status.or_else(|| behind.node.clone().map(Step::PatchNode))
-}
-
-/// The server was started; now its node decides.
-fn health(seen: &Observed) -> Step {
-    let healthy = seen.node.as_ref().is_some_and(|node| node.ready);
-    let held_back = seen.node.as_ref().is_some_and(|node| node.critical_components_missing);
-    let name = &seen.name;
-    let change = |phase, operation, state, description| {
-        Step::WriteStatus(StatusChange {
-            phase: Some(phase),
-            timeout_active: false,
-            description,
-            error_code: None,
-            state,
-            operation,
-        })
-    };
-    match seen.phase {
-        Phase::Pending if healthy && !held_back => token::no_more(seen).unwrap_or_else(|| {
-            change(
-                Phase::Running,
-                OperationType::Create,
-                OperationState::Successful,
-                format!("Machine {name} successfully joined the cluster"),
-            )
-        }),
-        Phase::Unknown | Phase::Failed if healthy => change(
-            Phase::Running,
-            OperationType::HealthCheck,
-            OperationState::Successful,
-            format!("Machine {name} successfully re-joined the cluster"),
-        ),
-        Phase::Pending => {
-            let age = seen.now.duration_since(seen.created_at);
-            if age > seen.creation_timeout {
-                let minutes = seen.creation_timeout.as_mins();
-                return change(
-                    Phase::Failed,
-                    OperationType::Create,
-                    OperationState::Failed,
-                    format!("Machine {name} failed to join the cluster in {minutes} minutes."),
-                );
-            }
-            let left = (seen.creation_timeout - age).unsigned_abs().max(Duration::from_secs(1));
-            let (reason, message) = if healthy {
-                (
-                    "CriticalComponentsNotReady",
-                    "the node is Ready, its critical components are not".to_owned(),
-                )
-            } else {
-                ("NodeNotReady", format!("waiting for node {name} to join and become Ready"))
-            };
-            Step::Wait { reason, message, again: left.min(LOOK_AGAIN.unsigned_abs()) }
-        }
-        Phase::Running if !healthy => {
-            let what = match &seen.node {
-                None => format!(
-                    "Node object went missing. Machine {name} is unhealthy - changing MachinePhase to Unknown"
-                ),
-                Some(_) => format!(
-                    "Machine {name} is unhealthy - changing MachinePhase to Unknown. Node conditions: Ready is not True"
-                ),
-            };
-            change(Phase::Unknown, OperationType::HealthCheck, OperationState::Processing, what)
-        }
-        _ => Step::Done,
-    }
 }
 
 pub(super) fn deleting_with(description: String, state: OperationState) -> StatusChange {
@@ -417,7 +351,7 @@ fn status_unknown(seen: &Observed, failure: &Failure) -> Step {
         text::GET_VM_STATUS
     );
     let change = deleting_with(description, OperationState::Failed);
-    written_or(seen, change, try_again(Operation::FindForDelete, failure))
+    written_or(seen, change, try_again(seen, Operation::FindForDelete, failure))
 }
 
 /// Every server that carries the identity goes, and the cloud has to say twice that none is left.
@@ -507,7 +441,7 @@ fn remove(seen: &Observed, server: &Server) -> Option<Step> {
 }
 
 fn deletion_failed(seen: &Observed, operation: Operation, failure: &Failure) -> Step {
-    written_or(seen, deletion_failure(operation, failure), try_again(operation, failure))
+    written_or(seen, deletion_failure(operation, failure), try_again(seen, operation, failure))
 }
 
 fn deletion_failure(operation: Operation, failure: &Failure) -> StatusChange {

@@ -11,6 +11,7 @@ fn of_a_deletion(description: &str) -> Observed {
     Observed {
         deleting: true,
         phase: Phase::Terminating,
+        phase_since: None,
         description: description.to_owned(),
         has_node_label: true,
         ..observed()

@@ -7,6 +7,8 @@
 mod cursor;
 mod decide;
 mod drain;
+mod health;
+mod in_place;
 mod replace;
 #[cfg(test)]
 mod test_support;
@@ -17,11 +19,14 @@ mod walk;
 
 pub use cursor::{Cursor, text};
 pub use decide::decide;
+pub use in_place::{InPlace, Stage, UpdateResult};
 pub use token::{OwnToken, TokenSeen};
 pub use upkeep::EVERY as UPKEEP_EVERY;
 
 use crate::api::{OperationState, OperationType, Phase};
-use hostler_driver::{Attempt, Code, Evidence, Failure, Finding, Identity, Machine as Server, ProviderId};
+use hostler_driver::{
+    Attempt, Code, Evidence, Failure, Finding, Identity, Machine as Server, Periods, ProviderId,
+};
 use hostler_node as node;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -91,7 +96,14 @@ impl AttemptMark {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeView {
     pub name: String,
+    /// All conditions that count say that it is well.
     pub ready: bool,
+    /// What it says about an update in place.
+    pub in_place: InPlace,
+    /// Its conditions in words.
+    pub conditions: String,
+    /// They are in the Machine's status as they are.
+    pub recorded: bool,
     /// Gardener's own taint holds the machine back although the node is Ready.
     pub critical_components_missing: bool,
     pub behind: Behind,
@@ -128,7 +140,11 @@ pub struct Observed {
     pub deleting: bool,
     pub has_finalizer: bool,
     pub phase: Phase,
+    /// When the phase was written.
+    pub phase_since: Option<Timestamp>,
     pub description: String,
+    /// What the last operation was, and how it stands.
+    pub operation: Option<(OperationType, OperationState)>,
     /// When the last operation was written.
     pub operation_at: Option<Timestamp>,
     /// What `spec.providerID` says; unreadable text is an error.
@@ -161,11 +177,19 @@ pub struct Observed {
     pub node: Option<NodeView>,
     /// The server on which a node with the machine's name says that it runs.
     pub node_on: Option<ProviderId>,
+    /// How long it may be unhealthy; nothing is for ever.
+    pub health_timeout: Option<SignedDuration>,
+    /// How long an update in place may take.
+    pub in_place_timeout: SignedDuration,
+    /// A machine of the same deployment that is being replaced.
+    pub replaced: Option<String>,
     /// What comes next in the drain, while it is the drain's turn and the node has a name.
     pub drain: Option<node::Step<node::Drained>>,
     /// The same for the node's volume attachments.
     pub attachments: Option<node::Step<node::Cleared>>,
     pub list_lag: Duration,
+    /// How long to wait after failures.
+    pub periods: Periods,
 }
 
 /// What was tried when something failed.
@@ -216,6 +240,12 @@ pub enum Step {
     WriteStatus(StatusChange),
     PatchNodeStatus(Value),
     PatchNode(Value),
+    /// The same for a machine that has failed, unless another one of its deployment is being replaced by then.
+    GiveUp(StatusChange),
+    /// Write on the node how far its update in place is.
+    SetInPlace(Stage, String),
+    /// Copy the node's conditions into the status.
+    RecordConditions,
     /// A step of the drain.
     OnNode(node::Act),
     DeleteServer(ProviderId),

@@ -47,7 +47,7 @@ pub(super) fn give_way(seen: &Observed, server: &Server, failure: &Failure) -> O
     if !may_go(seen, server) {
         return None;
     }
-    let period = period(Operation::Create, failure);
+    let period = period(seen, Operation::Create, failure);
     let told = seen.operation_at.map_or(SignedDuration::MAX, |at| seen.now.duration_since(at));
     let left = SignedDuration::try_from(period).unwrap_or(SignedDuration::MAX).saturating_sub(told);
     if left <= SignedDuration::ZERO {

@@ -15,7 +15,9 @@ pub(super) fn observed() -> Observed {
         deleting: false,
         has_finalizer: true,
         phase: Phase::Empty,
+        phase_since: None,
         description: String::new(),
+        operation: None,
         operation_at: None,
         provider_id: None,
         replaces: None,
@@ -34,8 +36,12 @@ pub(super) fn observed() -> Observed {
         token: None,
         node: None,
         node_on: None,
+        health_timeout: None,
+        in_place_timeout: SignedDuration::from_mins(20),
+        replaced: None,
         drain: None,
         attachments: None,
         list_lag: Duration::ZERO,
+        periods: hostler_driver::Periods::default(),
     }
 }

@@ -1,12 +1,13 @@
 //! Carries out one step. Every write of a Machine has its version as precondition, so what was decided on an
 //! older one is refused and decided anew.
 
-use super::{AttemptMark, Machine, MachineController, Means, Memory, Next, Purpose, Tried, token};
+use super::{AttemptMark, Machine, MachineController, Means, Memory, Next, Purpose, Tried, health, token};
 use crate::{
-    api::{OperationState, OperationType, Phase, names},
-    life::{StatusChange, Step},
+    api::{MachineClass, OperationState, OperationType, Phase, names},
+    life::{Cursor, StatusChange, Step},
+    metrics::Stage,
 };
-use hostler_controller::{EventKind, Outcome, Trouble};
+use hostler_controller::{EventKind, Key, Outcome, Trouble};
 use hostler_driver::{Address, AddressKind, Attempt, Code, Deletion, Failure, Order, ProviderId, Settled};
 use k8s_openapi::{
     api::core::v1::{Node, NodeAddress},
@@ -16,7 +17,7 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, PostParams},
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// How long a deletion that was ordered is left alone when nothing wakes the machine earlier.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -103,6 +104,9 @@ impl MachineController {
                 }
                 self.write_status(machine, change, memory).await
             }
+            Step::GiveUp(change) => self.give_up(machine, change, memory).await,
+            Step::SetInPlace(stage, message) => self.set_in_place(&machine, stage, &message).await,
+            Step::RecordConditions => self.record_conditions(machine, memory).await,
             // These act on the word of the object alone, which may be another one's of the same name by now.
             Step::OnNode(_) | Step::DeleteNode | Step::DeleteServer(_) if !memory.fresh => {
                 self.refresh(machine, memory).await
@@ -174,7 +178,31 @@ impl MachineController {
         Ok(Next::Again(Box::new(live)))
     }
 
-    async fn write_status(
+    async fn record_conditions(
+        &self,
+        mut machine: Box<Machine>,
+        memory: &mut Memory,
+    ) -> Result<Next, Trouble> {
+        self.copy_conditions(&mut machine);
+        self.replace_status(machine, memory).await
+    }
+
+    /// What the node says is in the Machine's status too, word for word.
+    fn copy_conditions(&self, machine: &mut Machine) {
+        if let Some(node) = self.node(machine) {
+            let status = machine.status.get_or_insert_default();
+            status.conditions = health::conditions_of(&node).to_vec();
+        }
+    }
+
+    async fn replace_status(&self, machine: Box<Machine>, memory: &mut Memory) -> Result<Next, Trouble> {
+        let api = self.machines(&machine);
+        let written = api.replace_status(&machine.name_any(), &PostParams::default(), &machine).await?;
+        memory.fresh = true;
+        Ok(Next::Again(Box::new(written)))
+    }
+
+    pub(super) async fn write_status(
         &self,
         mut machine: Box<Machine>,
         change: StatusChange,
@@ -182,6 +210,7 @@ impl MachineController {
     ) -> Result<Next, Trouble> {
         let now = Time(self.clock.now());
         let mut status = machine.status.take().unwrap_or_default();
+        let before = status.current_status.phase;
         if let Some(phase) = change.phase {
             status.current_status.phase = phase;
             status.current_status.timeout_active = change.timeout_active;
@@ -199,17 +228,58 @@ impl MachineController {
         if !seen.is_empty() {
             add_addresses(&mut status.addresses, seen, &machine.name_any());
         }
+        // What was to be kept for a while is not, once it is made anew, updated or deleted.
+        if change.error_code.is_some()
+            || matches!(change.operation, OperationType::Delete | OperationType::InPlaceUpdate)
+        {
+            status.current_status.preserve_expiry_time = None;
+        }
         machine.status = Some(status);
+        if change.operation != OperationType::Delete {
+            self.copy_conditions(&mut machine);
+        }
         // A deletion's failure has no code of its own in the status.
         let deletion_failed =
             change.operation == OperationType::Delete && change.state == OperationState::Failed;
         if change.error_code.is_some() || deletion_failed {
             self.event(&machine, EventKind::Warning, "CloudFailure", &change.description);
         }
-        let api = self.machines(&machine);
-        let written = api.replace_status(&machine.name_any(), &PostParams::default(), &machine).await?;
-        memory.fresh = true;
-        Ok(Next::Again(Box::new(written)))
+        let written = self.replace_status(machine, memory).await?;
+        if let Next::Again(machine) = &written {
+            self.count(machine, &change, before);
+        }
+        Ok(written)
+    }
+
+    /// What a written change means to dashboards.
+    fn count(&self, machine: &Machine, change: &StatusChange, before: Phase) {
+        let class = self.class_of(machine);
+        match (change.phase, change.operation) {
+            (Some(Phase::Running), OperationType::Create) => self.reached(Stage::Joined, machine),
+            (Some(Phase::Failed), _) if before == Phase::Pending => {
+                self.metrics.did_not_join(machine, class.as_deref());
+            }
+            (None, OperationType::Delete) if Cursor::read(&change.description) == Cursor::DeleteNode => {
+                self.reached(Stage::Deleted, machine);
+            }
+            _ => {}
+        }
+    }
+
+    fn reached(&self, stage: Stage, machine: &Machine) {
+        let since = match stage {
+            Stage::Deleted => &machine.metadata.deletion_timestamp,
+            _ => &machine.metadata.creation_timestamp,
+        };
+        let took = since.as_ref().map(|since| self.clock.now().duration_since(since.0));
+        if let Some(took) = took.and_then(|took| Duration::try_from(took).ok()) {
+            self.metrics.reached(stage, machine, self.class_of(machine).as_deref(), took);
+        }
+    }
+
+    fn class_of(&self, machine: &Machine) -> Option<Arc<MachineClass>> {
+        let name = machine.spec.class.name.clone();
+        self.caches.classes.get(&Key::new("MachineClass", machine.namespace().unwrap_or_default(), name))
     }
 
     /// Shows people the end of the console of a server whose node did not join in time.
@@ -268,6 +338,7 @@ impl MachineController {
                 if let Ok(server) = &created {
                     let message = format!("ordered the server {}", server.provider_id);
                     self.event(&machine, EventKind::Normal, "ServerOrdered", &message);
+                    self.reached(Stage::Created, &machine);
                 }
                 (Tried::Create, created.map(|server| memory.sightings.created = Some(Box::new(server))))
             }
@@ -276,6 +347,7 @@ impl MachineController {
                 let result = settled.map(|settled| match settled {
                     Settled::Done(server) => {
                         self.note_upkeep(&machine);
+                        self.reached(Stage::Initialized, &machine);
                         memory.sightings.settled = true;
                         memory.addresses = server.addresses;
                     }

@@ -2,6 +2,8 @@
 
 mod act;
 mod drain;
+mod health;
+mod in_place;
 mod observe;
 mod setup;
 mod template;
@@ -9,16 +11,19 @@ mod token;
 
 use crate::{
     api::{Machine, MachineClass},
+    clouds::Clouds,
+    freeze::Frozen,
     life::{AttemptMark, Observed, Sightings, Step, Tried, UPKEEP_EVERY, decide},
     metrics::Metrics,
+    options::Options,
 };
 use async_trait::async_trait;
 use hostler_base::{Chance, Clock, Entropy, stable_hash};
 use hostler_controller::{
     Cache, EventKind, Key, Lane, Outcome, Queue, QueueOptions, Reconciler, Recorder, Run, Trouble, Wait,
 };
-use hostler_driver::{Address, Driver, DriverFactory, Failure, Identity, Order};
-use hostler_node::{Drainer, Limits};
+use hostler_driver::{Address, Driver, Failure, Identity, Order};
+use hostler_node::Drainer;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Secret};
 use kube::{Client, Resource, ResourceExt};
 use std::{
@@ -33,9 +38,8 @@ pub use setup::{Parts, Target, run};
 
 /// A run that has taken so many steps gives others a turn.
 const STEPS_PER_RUN: usize = 24;
-const CREATE: Lane = Lane { name: "create", workers: 50 };
-const DELETE: Lane = Lane { name: "delete", workers: 50 };
-const DRAIN: Lane = Lane { name: "drain", workers: 50 };
+/// A thaw wakes everybody; this is for the case that nobody does.
+const FROZEN_AGAIN: Duration = Duration::from_mins(10);
 
 /// What the controller looks at without asking.
 struct Caches {
@@ -49,11 +53,11 @@ struct MachineController {
     control: Client,
     /// Nothing if there is no cluster for the nodes.
     target: Option<Client>,
-    drivers: Arc<dyn DriverFactory>,
+    clouds: Clouds,
     caches: Caches,
     /// Nothing if there is no cluster for the nodes.
     drainer: Option<Drainer>,
-    drain_limits: Limits,
+    options: Options,
     metrics: Metrics,
     clock: Clock,
     chance: Chance,
@@ -66,6 +70,9 @@ struct MachineController {
     /// When each machine's server was last seen as it should be.
     kept_up: Mutex<BTreeMap<Key, Instant>>,
     started_at: Instant,
+    /// Held by whoever gives a machine up.
+    replacing: tokio::sync::Mutex<()>,
+    frozen: Frozen,
     /// What each machine waits for, so that it is told once.
     waits: Mutex<BTreeMap<Key, Wait>>,
 }
@@ -126,9 +133,9 @@ enum Next {
 impl Reconciler for MachineController {
     fn lane(&self, key: &Key) -> Lane {
         match self.caches.machines.get(key) {
-            Some(machine) if drain::turn_of(&machine).is_some() => DRAIN,
-            Some(machine) if machine.meta().deletion_timestamp.is_some() => DELETE,
-            _ => CREATE,
+            Some(machine) if self.turn(&machine).is_some() => self.lane_named("drain"),
+            Some(machine) if machine.meta().deletion_timestamp.is_some() => self.lane_named("delete"),
+            _ => self.lane_named("create"),
         }
     }
 
@@ -139,6 +146,9 @@ impl Reconciler for MachineController {
             self.kept_up.lock().unwrap_or_else(PoisonError::into_inner).remove(&run.key);
             return Ok(Outcome::Done);
         };
+        if self.frozen.is_frozen() && machine.meta().deletion_timestamp.is_none() {
+            return Ok(Outcome::Wait { reason: "Frozen", check: Some(FROZEN_AGAIN) });
+        }
         let mut machine = Box::new(Machine::clone(&machine));
         let mut memory = Memory::default();
         for _ in 0..STEPS_PER_RUN {
@@ -159,6 +169,10 @@ impl Reconciler for MachineController {
 }
 
 impl MachineController {
+    fn lane_named(&self, name: &'static str) -> Lane {
+        Lane { name, workers: self.options.workers }
+    }
+
     /// Says in an event what is waited for, once per reason.
     fn tell(&self, key: &Key, machine: &Machine, step: &Step) {
         let Step::Wait { reason, message, .. } = step else {

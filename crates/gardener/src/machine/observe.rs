@@ -1,25 +1,22 @@
 //! What a decision needs to know, gathered from the object, the caches and this run's memory.
 
 use super::{
-    AttemptMark, Identity, Machine, MachineController, Means, Memory, Observed, Order, Purpose,
-    drain::{self, Turn},
+    AttemptMark, Identity, Machine, MachineController, Means, Memory, Observed, Order, Purpose, drain::Turn,
     token,
 };
 use crate::{
-    api::{MachineClass, names},
+    api::{Phase, names},
     keep::Keeper,
     life::NodeView,
 };
 use hostler_base::GoDuration;
 use hostler_controller::Key;
-use hostler_driver::{Attempt, Code, Credentials, Described, Failure, ProviderId, UserData, Written};
+use hostler_driver::{Attempt, Code, Described, Failure, Periods, ProviderId, UserData, Written};
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::{Node, SecretReference};
+use k8s_openapi::api::core::v1::Node;
 use kube::{Resource, ResourceExt};
 use std::{sync::Arc, time::Duration};
 
-/// What a Machine gets when it says nothing about it.
-const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
 /// Without a driver nothing is created, so any lag will do.
 const NO_LAG: Duration = Duration::ZERO;
 
@@ -50,10 +47,10 @@ impl MachineController {
             .classes
             .get(&Key::new("MachineClass", namespace.clone(), class_name.clone()))
             .ok_or_else(|| missing(format!("there is no MachineClass {class_name:?}: create it")))?;
-        let credentials = self.credentials(&class)?;
+        let credentials = self.clouds.credentials(&class)?;
         let whereabouts = Whereabouts::of(machine, to)?;
         let written = Written { place: whereabouts.place.as_deref(), id: whereabouts.id.as_ref() };
-        let driver = self.drivers.driver(&credentials, &class.spec.provider_spec, written)?;
+        let driver = self.clouds.drivers.driver(&credentials, &class.spec.provider_spec, written)?;
         // Nobody minds if the listener has ended with the process.
         let _ = self.new_drivers.send(Arc::clone(&driver));
         let described = match driver.describe(&class.spec.provider_spec) {
@@ -86,7 +83,7 @@ impl MachineController {
 
     /// Why no server can be ordered, found without asking the cloud; else what looks wrong and is used.
     pub(super) fn check(&self, means: &Means) -> Result<Vec<String>, Failure> {
-        let own = self.drivers.provider();
+        let own = self.clouds.drivers.provider();
         if !means.provider.is_empty() && !means.provider.eq_ignore_ascii_case(own) {
             return Err(Failure::new(
                 Code::InvalidArgument,
@@ -99,23 +96,6 @@ impl MachineController {
         let class = &means.order.identity.class;
         let machines = self.caches.machines.filter(|machine| machine.spec.class.name == *class).len();
         means.driver.check(&means.order, machines)
-    }
-
-    /// The data of both Secrets; the second one's keys win.
-    fn credentials(&self, class: &MachineClass) -> Result<Credentials, Failure> {
-        let namespace = class.namespace().unwrap_or_default();
-        let mut data = Vec::new();
-        for reference in [&class.spec.secret_ref, &class.spec.credentials_secret_ref].into_iter().flatten() {
-            let SecretReference { name, namespace: own } = reference;
-            let name = name.clone().unwrap_or_default();
-            let key = Key::new("Secret", own.clone().unwrap_or_else(|| namespace.clone()), name.clone());
-            let secret =
-                self.caches.secrets.get(&key).ok_or_else(|| {
-                    missing(format!("there is no Secret {}/{name}: create it", key.namespace))
-                })?;
-            data.extend(secret.data.iter().flatten().map(|(key, value)| (key.clone(), value.0.clone())));
-        }
-        Ok(Credentials::new(data))
     }
 
     pub(super) fn observe(
@@ -132,7 +112,7 @@ impl MachineController {
         // Who leaves takes the one along that was to give way.
         let leaving = meta.deletion_timestamp.as_ref().and(replaces).filter(|_| spec_id.is_none());
         let provider_id = spec_id.or(leaving);
-        let turn = drain::turn_of(machine);
+        let turn = self.turn(machine);
         let order = turn.and_then(|_| self.drain_order(machine, memory, means));
         if turn.is_none() {
             self.forget_drain(&Key::of(machine));
@@ -142,11 +122,13 @@ impl MachineController {
             now,
             name: machine.name_any(),
             created_at: meta.creation_timestamp.as_ref().map_or(now, |time| time.0),
-            creation_timeout: creation_timeout(machine),
+            creation_timeout: creation_timeout(machine, self.options.creation_timeout),
             deleting: meta.deletion_timestamp.is_some(),
             has_finalizer: machine.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
             phase: status.current_status.phase,
+            phase_since: status.current_status.last_update_time.map(|time| time.0),
             description: status.last_operation.description,
+            operation: status.last_operation.operation.zip(status.last_operation.state),
             operation_at: status.last_operation.last_update_time.map(|time| time.0),
             provider_id: provider_id.map(|id| id.parse::<ProviderId>().map_err(|error| error.to_string())),
             replaces: replaces.and_then(|id| id.parse().ok()),
@@ -176,15 +158,29 @@ impl MachineController {
                     .as_ref()
                     .is_ok_and(|means| means.order.user_data.as_ref().is_some_and(token::is_wanted_by)),
             token: memory.token.as_ref().map(|known| known.view(now)),
-            node: self
-                .node(machine)
-                .filter(|_| !memory.node_deleted)
-                .map(|node| NodeView { behind: self.behind(machine, &node, memory), ..node_view(&node) }),
+            node: self.node(machine).filter(|_| !memory.node_deleted).map(|node| NodeView {
+                behind: self.behind(machine, &node, memory),
+                ..self.node_view(machine, &node)
+            }),
             node_on: self.node_on(&machine.name_any()),
-            drain: drain.filter(|_| turn == Some(Turn::Drain)).map(|(drainer, order)| drainer.look(order)),
+            health_timeout: (machine.spec.configuration.disable_health_timeout != Some(true)).then(|| {
+                let own = machine.spec.configuration.health_timeout.as_deref();
+                own.and_then(read).unwrap_or_else(|| signed(self.options.health_timeout))
+            }),
+            in_place_timeout: {
+                let own = machine.spec.configuration.in_place_update_timeout.as_deref();
+                own.and_then(read).unwrap_or_else(|| signed(self.options.in_place_update_timeout))
+            },
+            replaced: matches!(status.current_status.phase, Phase::Unknown | Phase::InPlaceUpdateFailed)
+                .then(|| self.replaced(machine))
+                .flatten(),
+            drain: drain
+                .filter(|_| matches!(turn, Some(Turn::Drain | Turn::InPlace)))
+                .map(|(drainer, order)| drainer.look(order)),
             attachments: drain
                 .filter(|_| turn == Some(Turn::Attachments))
                 .map(|(drainer, order)| drainer.look_at_attachments(order)),
+            periods: Periods::default().with_resource_exhausted(self.options.resource_exhausted_retry),
             list_lag: means.as_ref().map_or(NO_LAG, |means| means.driver.list_lag()),
         }
     }
@@ -207,16 +203,6 @@ impl MachineController {
 /// The id of a failed server that is to be replaced.
 fn replaces(machine: &Machine) -> Option<&str> {
     machine.annotations().get(names::REPLACES_ANNOTATION).map(String::as_str)
-}
-
-fn node_view(node: &Node) -> NodeView {
-    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
-    NodeView {
-        name: node.name_any(),
-        ready: hostler_node::is_ready(node),
-        critical_components_missing: taints.iter().any(|taint| taint.key == names::CRITICAL_COMPONENTS_TAINT),
-        ..NodeView::default()
-    }
 }
 
 /// Whether a node may run on the server with this id.
@@ -281,17 +267,22 @@ impl Whereabouts {
 }
 
 /// The annotation, else the spec, else the default; what cannot be read is passed over.
-pub(super) fn creation_timeout(machine: &Machine) -> SignedDuration {
-    let read = |text: &String| {
-        let GoDuration(duration) = text.parse().ok()?;
-        SignedDuration::try_from(duration).ok()
-    };
+pub(super) fn creation_timeout(machine: &Machine, default: Duration) -> SignedDuration {
     machine
         .annotations()
         .get(names::CREATION_TIMEOUT_ANNOTATION)
-        .and_then(read)
-        .or_else(|| machine.spec.configuration.creation_timeout.as_ref().and_then(read))
-        .unwrap_or(CREATION_TIMEOUT)
+        .and_then(|text| read(text))
+        .or_else(|| machine.spec.configuration.creation_timeout.as_deref().and_then(read))
+        .unwrap_or_else(|| signed(default))
+}
+
+fn read(text: &str) -> Option<SignedDuration> {
+    let GoDuration(duration) = text.parse().ok()?;
+    SignedDuration::try_from(duration).ok()
+}
+
+fn signed(duration: Duration) -> SignedDuration {
+    SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
 }
 
 #[cfg(test)]
@@ -324,7 +315,7 @@ mod tests {
                 "metadata": {"annotations": annotation.map(|text| json!({names::CREATION_TIMEOUT_ANNOTATION: text}))},
                 "spec": {"class": {"kind": "MachineClass", "name": "c"}, "creationTimeout": spec},
             });
-            creation_timeout(&serde_json::from_value(machine).unwrap())
+            creation_timeout(&serde_json::from_value(machine).unwrap(), Duration::from_mins(20))
         };
         let minutes = SignedDuration::from_mins;
         for (annotation, spec, expected) in [

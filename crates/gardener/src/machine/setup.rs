@@ -3,7 +3,11 @@
 use super::{Caches, MachineController, queue};
 use crate::{
     api::{Machine, MachineClass},
+    clouds::Clouds,
+    freeze::{self, FreezeController, Frozen},
     keep::{self, Keeper},
+    options::Options,
+    orphans::{self, Books, Collector},
 };
 use futures::{StreamExt, stream::SelectAll};
 use hostler_base::{Chance, Clock, Entropy};
@@ -11,13 +15,14 @@ use hostler_controller::{
     Cache, Change, EventOptions, Health, Key, Metrics, Queue, Recorder, Watch, WatchOptions,
 };
 use hostler_driver::{Change as CloudChange, Changes, Driver, DriverFactory};
-use hostler_node::{Drainer, Limits};
+use hostler_node::Drainer;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::{Client, ResourceExt};
 use std::{
     collections::BTreeMap,
     future::pending,
     sync::{Arc, Mutex, Weak},
+    time::Duration,
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -38,7 +43,7 @@ pub struct Parts {
     /// drained.
     pub target: Option<Target>,
     /// For Machines that do not say it themselves.
-    pub drain_limits: Limits,
+    pub options: Options,
     pub drivers: Arc<dyn DriverFactory>,
     pub clock: Clock,
     pub chance: Chance,
@@ -58,7 +63,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         control,
         namespace,
         target,
-        drain_limits,
+        options,
         drivers,
         clock,
         chance,
@@ -73,11 +78,15 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
     let keep_queue = keep::queue(&clock, &chance, &metrics);
     health.add_queue(&queue);
     health.add_queue(&keep_queue);
-    let options = WatchOptions::default;
+    let orphan_queue = orphans::queue(&clock, &chance, &metrics);
+    health.add_queue(&orphan_queue);
+    let freeze_queue = freeze::queue(&clock, &chance, &metrics);
+    health.add_queue(&freeze_queue);
+    let watching = WatchOptions::default;
     let machines = Watch::<Machine>::namespaced(
         control.clone(),
         &namespace,
-        options(),
+        watching(),
         clock.clone(),
         &chance,
         metrics.clone(),
@@ -85,7 +94,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
     let classes = Watch::<MachineClass>::namespaced(
         control.clone(),
         &namespace,
-        options(),
+        watching(),
         clock.clone(),
         &chance,
         metrics.clone(),
@@ -93,7 +102,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
     let secrets = Watch::<Secret>::namespaced(
         control.clone(),
         &namespace,
-        options(),
+        watching(),
         clock.clone(),
         &chance,
         metrics.clone(),
@@ -102,7 +111,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         None => (None, None),
         Some(Target { client, evictions }) => {
             let nodes =
-                Watch::<Node>::all(client.clone(), options(), clock.clone(), &chance, metrics.clone());
+                Watch::<Node>::all(client.clone(), watching(), clock.clone(), &chance, metrics.clone());
             let drainer = Drainer::new(hostler_node::Parts {
                 client: client.clone(),
                 evictions,
@@ -155,18 +164,6 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         let known = known.clone();
         move |change: &Change<Node>| of_node_named(&known, &change.key().name)
     };
-    let keeper = Arc::new(Keeper {
-        client: control.clone(),
-        machines: caches.machines.clone(),
-        classes: caches.classes.clone(),
-        secrets: caches.secrets.clone(),
-    });
-    let machines = machines.wakes(&queue).wakes_others(&keep_queue, keeper.of_machine());
-    let classes = classes.wakes_others(&queue, of_class);
-    let classes = classes.wakes(&keep_queue).wakes_others(&keep_queue, keeper.of_class());
-    let secrets = secrets.wakes_others(&queue, of_secret).wakes(&keep_queue);
-    let nodes = nodes.map(|nodes| nodes.wakes_others(&queue, of_node));
-
     let (recorder, writer) = Recorder::new(
         control.clone(),
         EventOptions::new("machine-controller", instance),
@@ -174,11 +171,56 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         &chance,
         metrics.clone(),
     );
+    let clouds = Clouds { drivers, secrets: caches.secrets.clone() };
+    let keeper = Arc::new(Keeper {
+        client: control.clone(),
+        clouds: clouds.clone(),
+        recorder: recorder.clone(),
+        clock: clock.clone(),
+        machines: caches.machines.clone(),
+        classes: caches.classes.clone(),
+        secrets: caches.secrets.clone(),
+    });
+    let machines = machines.wakes(&queue).wakes_others(&keep_queue, keeper.of_machine());
+    let machines = machines.on_change(Collector::of_machine(&orphan_queue));
+    let classes = classes.wakes_others(&queue, of_class);
+    let classes =
+        classes.wakes(&keep_queue).wakes(&orphan_queue).wakes_others(&keep_queue, keeper.of_class());
+    let secrets = secrets.wakes_others(&queue, of_secret).wakes(&keep_queue);
+    let nodes = nodes.map(|nodes| nodes.wakes_others(&queue, of_node));
+
+    let collector = Arc::new(Collector {
+        control: control.clone(),
+        clouds: clouds.clone(),
+        machines: caches.machines.clone(),
+        classes: caches.classes.clone(),
+        nodes: caches.nodes.clone(),
+        recorder: recorder.clone(),
+        clock: clock.clone(),
+        options: options.orphans,
+        books: Books::new(&metrics),
+    });
+    let (looker, every) = (clock.clone(), options.resync);
+    let frozen = Frozen::default();
+    // Without a target cluster there is no health that could be judged wrongly.
+    let freezer = target.clone().map(|target| {
+        let parts = freeze::Parts {
+            control: control.clone(),
+            target,
+            namespace: namespace.clone(),
+            machines: caches.machines.clone(),
+            queue: queue.clone(),
+            clock: clock.clone(),
+            options: options.freeze,
+            frozen: frozen.clone(),
+        };
+        Arc::new(FreezeController::new(parts, &metrics))
+    });
     let (new_drivers, arrivals) = mpsc::unbounded_channel();
     let controller = Arc::new(MachineController {
         control,
         target,
-        drivers,
+        clouds,
         clock,
         entropy,
         token_groups,
@@ -186,11 +228,13 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         recorder,
         new_drivers,
         drainer,
-        drain_limits,
-        metrics: crate::metrics::Metrics::new(&metrics),
+        options,
+        metrics: crate::metrics::Metrics::new(&metrics, caches.machines.clone()),
         waits: Mutex::new(BTreeMap::new()),
         kept_up: Mutex::new(BTreeMap::new()),
         started_at,
+        replacing: tokio::sync::Mutex::default(),
+        frozen,
         caches,
     });
     let drainable = near_nodes.as_ref().map(hostler_node::Watches::synced);
@@ -207,10 +251,18 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
     let no_more_events = CancellationToken::new();
     let work = async {
         if stop.run_until_cancelled(synced).await.is_some() {
+            let freezing = async {
+                if let Some(freezer) = freezer {
+                    freeze_queue.wake(freezer.key());
+                    freeze_queue.run(freezer, stop.clone()).await;
+                }
+            };
             tokio::join!(
                 biased;
                 queue.run(controller.clone(), stop.clone()),
                 keep_queue.run(keeper.clone(), stop.clone()),
+                orphan_queue.run(collector, stop.clone()),
+                freezing,
             );
         }
         // What the last steps have to say is written too, and then everything ends with the writer.
@@ -226,7 +278,20 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         () = async { match nodes { Some(nodes) => nodes.run().await, None => pending().await } } => {}
         () = async { match near_nodes { Some(near) => Box::pin(near.run()).await, None => pending().await } } => {}
         () = writer.run(no_more_events.clone()) => {}
-        () = listen(arrivals, queue.clone(), known, namespace) => {}
+        () = resync(&looker, &queue, &known, every) => {}
+        () = listen(arrivals, queue.clone(), known.clone(), namespace) => {}
+    }
+}
+
+/// Looks at everything now and then, in case something was missed.
+async fn resync(clock: &Clock, queue: &Queue, machines: &Cache<Machine>, every: Duration) {
+    // Looking without a pause is no look more.
+    let every = every.max(Duration::from_mins(1));
+    loop {
+        clock.sleep(every).await;
+        for key in keys(machines, |_| true) {
+            queue.wake(key);
+        }
     }
 }
 

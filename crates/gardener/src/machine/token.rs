@@ -220,7 +220,8 @@ impl MachineController {
         let Some(tokens) = self.tokens() else { return Ok(Next::Again(machine)) };
         let name = machine.name_any();
         let token = self.entropy.text(ALPHABET, SECRET_LENGTH)?;
-        let expires_at = self.clock.now().saturating_add(creation_timeout(&machine))?;
+        let expires_at =
+            self.clock.now().saturating_add(creation_timeout(&machine, self.options.creation_timeout))?;
         let secret = manifest(id, &token, &name, expires_at, &self.token_groups);
         memory.token = None;
         match tokens.create(&PostParams::default(), &secret).await {

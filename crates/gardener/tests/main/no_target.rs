@@ -1,6 +1,7 @@
 //! Without a cluster for the nodes a machine is done when its server runs.
 
 use crate::flow::{Stage, controller_with, machine, ours};
+use hostler_gardener::Options;
 use hostler_gardener::api::{OperationState, Phase};
 use hostler_sim::{Plan, stackit::Settings};
 use k8s_openapi::api::core::v1::Node;
@@ -56,7 +57,7 @@ async fn one_that_had_a_node_is_not_drained_in_a_cluster_that_is_not_meant() {
     let has_target = Arc::new(AtomicBool::new(true));
     let knows = Arc::clone(&has_target);
     let process = stage.world.start("machine-controller", move |context| {
-        Box::pin(controller_with(context, knows.load(Ordering::Relaxed)))
+        Box::pin(controller_with(context, Options::default(), knows.load(Ordering::Relaxed)))
     });
     stage.create_class_and_secret().await;
     stage.create(stage.machines(), machine("m-5")).await;

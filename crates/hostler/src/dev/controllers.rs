@@ -6,7 +6,7 @@ use crate::{
 };
 use hostler_controller::{Health, LeaseOptions, Metrics, StackOptions};
 use hostler_gardener::{
-    DrainLimits, Parts, Target,
+    Options, Parts, Target,
     sets::{LEASE, SetOptions},
 };
 use hostler_sim::Context;
@@ -30,7 +30,7 @@ pub async fn machine_controller(context: Context) {
         control: kubernetes.clone(),
         namespace: NAMESPACE.to_owned(),
         target: Some(Target { client: kubernetes.clone(), evictions: kubernetes }),
-        drain_limits: DrainLimits::default(),
+        options: Options::default(),
         drivers: Arc::new(StackitFactory::new(cloud, "", context.clock.clone())),
         clock: context.clock.clone(),
         chance: context.chance.clone(),

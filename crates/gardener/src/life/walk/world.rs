@@ -66,6 +66,10 @@ struct Written {
     node_label: bool,
     attempt: Option<Age>,
     place: bool,
+    /// The status has the node's conditions as they are.
+    recorded: bool,
+    /// It has been in its phase for longer than it may be unhealthy.
+    long: bool,
 }
 
 /// What one run knows; gone with the run.
@@ -225,6 +229,8 @@ impl Actor {
             node_label: false,
             attempt: None,
             place: false,
+            recorded: false,
+            long: false,
         };
         Self {
             written: Some(written),
@@ -233,6 +239,12 @@ impl Actor {
             token: Token::None,
             upkeep_due: false,
             in_flight: false,
+        }
+    }
+
+    fn conditions_change(&mut self) {
+        if let Some(written) = &mut self.written {
+            written.recorded = false;
         }
     }
 
@@ -275,7 +287,9 @@ impl Actor {
             deleting: written.deleting,
             has_finalizer: written.finalizer,
             phase: written.phase,
+            phase_since: Some(now() - SignedDuration::from_mins(if written.long { 60 } else { 1 })),
             description: written.description.clone(),
+            operation: None,
             operation_at: Some(if written.long_told { now() - SignedDuration::from_hours(1) } else { now() }),
             provider_id: written
                 .provider_id
@@ -315,10 +329,14 @@ impl Actor {
                 Node::None => None,
                 Node::Joined { ready, labelled, .. } => {
                     let behind = Behind { status: None, node: (!labelled).then(|| "label it".into()) };
-                    Some(NodeView { name: "m".into(), ready, behind, ..NodeView::default() })
+                    let recorded = written.recorded;
+                    Some(NodeView { name: "m".into(), ready, behind, recorded, ..NodeView::default() })
                 }
             },
             node_on: None,
+            health_timeout: Some(SignedDuration::from_mins(10)),
+            in_place_timeout: SignedDuration::from_mins(20),
+            replaced: None,
             drain: written.node_label.then_some(match self.node {
                 Node::Joined { cordoned: false, .. } => node::Step::Act(node::Act::Cordon),
                 _ => node::Step::Done(node::Drained {
@@ -330,6 +348,7 @@ impl Actor {
             }),
             attachments: written.node_label.then_some(node::Step::Done(node::Cleared::Detached)),
             list_lag: LIST_LAG,
+            periods: hostler_driver::Periods::default(),
         }
     }
 }
@@ -484,11 +503,13 @@ impl World {
             }
             match actor.node {
                 Node::None if may_join => with("its node joins", &|world| {
+                    world.actors[index].conditions_change();
                     world.actors[index].node =
                         Node::Joined { ready: true, cordoned: false, labelled: !world.rich };
                 }),
                 Node::Joined { ready: true, cordoned, labelled } if !up => {
                     with("its node is lost", &|world| {
+                        world.actors[index].conditions_change();
                         world.actors[index].node = Node::Joined { ready: false, cordoned, labelled };
                     });
                 }
@@ -512,6 +533,13 @@ impl World {
                     let actor = &mut world.actors[index];
                     actor.written = written.map(|written| Written { finalizer: true, ..written });
                     actor.memory = memory;
+                });
+            }
+            if written.phase == Phase::Unknown && !written.long {
+                with("it stays unhealthy", &|world| {
+                    if let Some(written) = &mut world.actors[index].written {
+                        written.long = true;
+                    }
                 });
             }
             if !written.deleting {
@@ -738,11 +766,13 @@ impl World {
                 memory.settled = true;
                 actor.upkeep_due = false;
             }
-            Step::WriteStatus(StatusChange { phase, description, .. }) => {
+            Step::WriteStatus(StatusChange { phase, description, .. })
+            | Step::GiveUp(StatusChange { phase, description, .. }) => {
                 written.description.clone_from(description);
                 written.long_told = false;
                 if let Some(phase) = phase {
                     written.phase = *phase;
+                    written.long = false;
                 }
             }
             Step::PatchNode(_) | Step::PatchNodeStatus(_) => {
@@ -750,11 +780,14 @@ impl World {
                     *labelled = true;
                 }
             }
+            Step::RecordConditions => written.recorded = true,
             Step::OnNode(_) => actor.node = Node::Joined { ready: true, cordoned: true, labelled: true },
             Step::DeleteServer(_) => *memory = Memory::default(),
             Step::DeleteNode => actor.node = Node::None,
             Step::RemoveFinalizer => actor.written = None,
-            Step::Wait { .. } | Step::TryAgain { .. } | Step::Rest(_) | Step::Done => {}
+            // No node of this world is updated in place.
+            Step::SetInPlace(..) | Step::Wait { .. } | Step::TryAgain { .. } | Step::Rest(_) | Step::Done => {
+            }
         }
     }
 
