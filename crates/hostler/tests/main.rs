@@ -1,6 +1,10 @@
 //! The real binary: how it starts and ends, what it is made of, and kubectl on it.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+#[path = "main/image.rs"]
+mod image;
+#[path = "main/justfile.rs"]
+mod justfile;
 #[path = "main/kubectl.rs"]
 mod kubectl;
 #[path = "main/machine_controller.rs"]
