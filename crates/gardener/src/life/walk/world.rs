@@ -563,7 +563,8 @@ impl World {
                     }
                 });
             }
-            if written.phase == Phase::CrashLoopBackOff && !written.deleting && !written.long_told {
+            let told = written.phase == Phase::CrashLoopBackOff && index < self.detailed;
+            if told && !written.deleting && !written.long_told {
                 with("a failure is told for long", &|world| {
                     if let Some(written) = &mut world.actors[index].written {
                         written.long_told = true;
