@@ -2,11 +2,16 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+mod clouds;
 mod keep;
 pub mod life;
 mod machine;
 mod metrics;
+mod options;
+mod orphans;
 pub mod sets;
 
 pub use hostler_node::Limits as DrainLimits;
 pub use machine::{Parts, run};
+pub use options::Options;
+pub use orphans::OrphanOptions;

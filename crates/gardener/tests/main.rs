@@ -11,6 +11,8 @@ mod keep;
 mod life;
 #[path = "main/orders.rs"]
 mod orders;
+#[path = "main/orphans.rs"]
+mod orphans;
 #[path = "main/safety.rs"]
 mod safety;
 #[path = "main/sets.rs"]

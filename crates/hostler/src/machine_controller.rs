@@ -7,7 +7,7 @@ use hostler_base::{Chance, Clock, GoDuration, Transport};
 use hostler_controller::{
     Election, Fence, Health, LeaseOptions, Led, Metrics, Rate, StackOptions, kube_client, stack,
 };
-use hostler_gardener::{DrainLimits, Parts, life::CALL_LIMIT};
+use hostler_gardener::{DrainLimits, OrphanOptions, Parts, life::CALL_LIMIT};
 use hostler_stackit::{Environment, StackitFactory, Surroundings};
 use std::{
     env,
@@ -58,6 +58,9 @@ pub struct Options {
     /// The time between attempts to get or renew the lease.
     #[arg(long, default_value = "2s", value_name = "DURATION")]
     leader_elect_retry_period: GoDuration,
+    /// How long a machine may take until its node is Ready, for Machines that do not say.
+    #[arg(long, default_value = "20m", value_name = "DURATION")]
+    machine_creation_timeout: GoDuration,
     /// How long a drain may take before it is forced, for Machines that do not say.
     #[arg(long, default_value = "2h", value_name = "DURATION")]
     machine_drain_timeout: GoDuration,
@@ -70,6 +73,18 @@ pub struct Options {
     /// How long to wait until it is attached to another node.
     #[arg(long, default_value = "90s", value_name = "DURATION")]
     machine_pv_reattach_timeout: GoDuration,
+    /// How often servers are looked for that no Machine owns, besides when a Machine has gone.
+    #[arg(long, default_value = "15m", value_name = "DURATION")]
+    machine_safety_orphan_vms_period: GoDuration,
+    /// Such a server is deleted when it was seen twice, so far apart.
+    #[arg(long, default_value = "5m", value_name = "DURATION")]
+    machine_safety_orphan_vms_grace: GoDuration,
+    /// So many of them are deleted at once per class.
+    #[arg(long, default_value_t = 10, value_name = "SERVERS")]
+    machine_safety_orphan_vms_limit: usize,
+    /// Tell of them and delete none.
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    machine_safety_orphan_vms_dry_run: bool,
     /// Calls per second to each Kubernetes API.
     #[arg(long, default_value_t = 20.0, value_name = "CALLS")]
     kube_api_qps: f64,
@@ -126,7 +141,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         namespace: options.namespace.clone(),
         evictions: kube_client(target.clone(), &stacked("target"), "default"),
         target: kube_client(target, &stacked("target"), "default"),
-        drain_limits: options.drain_limits(),
+        options: options.chosen(),
         drivers: Arc::new(StackitFactory::with_environment(surroundings, environment)),
         clock,
         chance,
@@ -163,12 +178,21 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
 }
 
 impl Options {
-    fn drain_limits(&self) -> DrainLimits {
-        DrainLimits {
-            timeout: self.machine_drain_timeout.0,
-            evict_retries: self.machine_max_evict_retries,
-            detach: self.machine_pv_detach_timeout.0,
-            reattach: self.machine_pv_reattach_timeout.0,
+    fn chosen(&self) -> hostler_gardener::Options {
+        hostler_gardener::Options {
+            creation_timeout: self.machine_creation_timeout.0,
+            drain: DrainLimits {
+                timeout: self.machine_drain_timeout.0,
+                evict_retries: self.machine_max_evict_retries,
+                detach: self.machine_pv_detach_timeout.0,
+                reattach: self.machine_pv_reattach_timeout.0,
+            },
+            orphans: OrphanOptions {
+                period: self.machine_safety_orphan_vms_period.0,
+                grace: self.machine_safety_orphan_vms_grace.0,
+                limit: self.machine_safety_orphan_vms_limit,
+                dry_run: self.machine_safety_orphan_vms_dry_run,
+            },
         }
     }
 

@@ -25,6 +25,9 @@ pub const ATTEMPT_ANNOTATION: &str = "machine.hostler.dev/create-attempt";
 /// On a Machine: where its server was ordered. It is looked for there and nowhere else.
 pub const PLACE_ANNOTATION: &str = "machine.hostler.dev/place";
 
+/// On a MachineClass: `true` means that servers without Machines are orphans however many there are.
+pub const COLLECT_ORPHANS_ANNOTATION: &str = "machine.hostler.dev/collect-orphans";
+
 /// On MachineSet and Machine, and in a MachineSet's selector: which template it is made from.
 pub const HASH_LABEL: &str = "machine-template-hash";
 /// On a Machine and a Node: `successful` or `failed`, the outcome of an update in place.

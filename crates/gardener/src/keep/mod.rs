@@ -5,11 +5,17 @@
 
 mod decide;
 
-use crate::api::{Machine, MachineClass, names};
+use crate::{
+    api::{Machine, MachineClass, names},
+    clouds::Clouds,
+};
 use async_trait::async_trait;
 use decide::{Seen, Step, decide};
-use hostler_controller::{Cache, Change, Key, Lane, Outcome, Queue, Reconciler, Run, Trouble};
-use k8s_openapi::api::core::v1::{Secret, SecretReference};
+use hostler_base::Clock;
+use hostler_controller::{
+    Cache, Change, EventKind, Key, Lane, Outcome, Queue, Reconciler, Recorder, Run, Trouble,
+};
+use k8s_openapi::api::core::v1::{ObjectReference, Secret, SecretReference};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ListParams, Patch, PatchParams},
@@ -17,15 +23,20 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use std::fmt::Debug;
+use std::{collections::BTreeSet, fmt::Debug, time::Duration};
 
 const KEEP: Lane = Lane { name: "keep", workers: 10 };
 const CLASS: &str = "MachineClass";
 const SECRET: &str = "Secret";
+/// How soon a class whose servers are not all gone is looked at again.
+const SERVERS_AGAIN: Duration = Duration::from_secs(30);
 
 /// The controller of the finalizers of MachineClasses and Secrets.
 pub(crate) struct Keeper {
     pub(crate) client: Client,
+    pub(crate) clouds: Clouds,
+    pub(crate) recorder: Recorder,
+    pub(crate) clock: Clock,
     pub(crate) machines: Cache<Machine>,
     pub(crate) classes: Cache<MachineClass>,
     pub(crate) secrets: Cache<Secret>,
@@ -44,7 +55,11 @@ impl Reconciler for Keeper {
             let used = !self.machines.filter(|machine| uses_class(machine, key)).is_empty();
             let unused_for_sure = async || {
                 let machines = self.fresh::<Machine>(&key.namespace).await?;
-                Ok(!machines.iter().any(|machine| uses_class(machine, key)))
+                if machines.iter().any(|machine| uses_class(machine, key)) {
+                    return Ok(Sure::Used);
+                }
+                let names = machines.iter().map(|machine| machine.name_any()).collect();
+                self.no_servers_left(&class, &names).await
             };
             self.keep(&*class, names::FINALIZER, used, unused_for_sure).await
         } else {
@@ -52,20 +67,90 @@ impl Reconciler for Keeper {
             let used = !self.classes.filter(|class| uses_secret(class, key)).is_empty();
             let unused_for_sure = async || {
                 let classes = self.fresh::<MachineClass>(&key.namespace).await?;
-                Ok(!classes.iter().any(|class| uses_secret(class, key)))
+                Ok(if classes.iter().any(|class| uses_secret(class, key)) {
+                    Sure::Used
+                } else {
+                    Sure::Unused
+                })
             };
             self.keep(&*secret, names::SECRET_FINALIZER, used, unused_for_sure).await
         }
     }
 }
 
+/// Whether something is not used any more, looked up anew.
+enum Sure {
+    Unused,
+    Used,
+    /// Nobody uses it, but something made with it is left.
+    NotYet,
+}
+
 impl Keeper {
+    /// Whether the cloud has no server of the class any more, but for those whose Machines have moved to another one:
+    /// without the class nobody could look for them.
+    async fn no_servers_left(
+        &self,
+        class: &MachineClass,
+        machines: &BTreeSet<String>,
+    ) -> Result<Sure, Trouble> {
+        if !self.clouds.serve(class) {
+            return Ok(Sure::Unused);
+        }
+        let servers = match self.clouds.servers_of(class) {
+            Ok(servers) => servers,
+            // Nothing can be ordered with it, and nobody can look for anything with it.
+            Err(failure) => {
+                tracing::warn!(%failure, class = class.name_any(), "let go without a look for servers");
+                return Ok(Sure::Unused);
+            }
+        };
+        let scope = servers.scope();
+        let listed = match servers.driver.list(&scope, Some(self.clock.now())).await {
+            Ok(listed) => listed,
+            Err(failure) => {
+                let message = format!("the class is kept until its servers can be listed: {failure}");
+                self.tell(class, "ServersUnknown", message);
+                return Err(Trouble::new(failure));
+            }
+        };
+        let owned = |name: &Option<String>| name.as_ref().is_some_and(|name| machines.contains(name));
+        let left: Vec<String> = listed
+            .machines()
+            .iter()
+            .filter(|server| server.state.is_present() && scope.holds(&server.marks))
+            .filter(|server| !owned(&server.marks.machine))
+            .map(|server| server.provider_id.to_string())
+            .collect();
+        if left.is_empty() {
+            return Ok(Sure::Unused);
+        }
+        self.tell(
+            class,
+            "ServersLeft",
+            format!("the class is kept until its servers are gone: {}", left.join(", ")),
+        );
+        Ok(Sure::NotYet)
+    }
+
+    fn tell(&self, class: &MachineClass, reason: &str, message: String) {
+        let about = ObjectReference {
+            api_version: Some(MachineClass::api_version(&()).into_owned()),
+            kind: Some(CLASS.to_owned()),
+            namespace: class.namespace(),
+            name: Some(class.name_any()),
+            uid: class.uid(),
+            ..ObjectReference::default()
+        };
+        self.recorder.record(&about, EventKind::Normal, reason, message);
+    }
+
     async fn keep<K>(
         &self,
         object: &K,
         finalizer: &str,
         used: bool,
-        unused_for_sure: impl AsyncFnOnce() -> Result<bool, Trouble>,
+        unused_for_sure: impl AsyncFnOnce() -> Result<Sure, Trouble>,
     ) -> Result<Outcome, Trouble>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
@@ -80,8 +165,11 @@ impl Keeper {
             Step::Done => return Ok(Outcome::Done),
             Step::Add => finalizers.push(finalizer.to_owned()),
             // A cache shows that something is there, never that nothing is.
-            Step::Remove if !unused_for_sure().await? => return Ok(Outcome::Done),
-            Step::Remove => finalizers.retain(|name| name != finalizer),
+            Step::Remove => match unused_for_sure().await? {
+                Sure::Used => return Ok(Outcome::Done),
+                Sure::NotYet => return Ok(Outcome::After(SERVERS_AGAIN)),
+                Sure::Unused => finalizers.retain(|name| name != finalizer),
+            },
         }
         let api: Api<K> = Api::namespaced(self.client.clone(), &object.namespace().unwrap_or_default());
         let patch = json!({"metadata": {"uid": object.uid(), "resourceVersion": object.resource_version(),

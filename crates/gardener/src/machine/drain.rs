@@ -64,7 +64,7 @@ impl MachineController {
             node,
             is_meant: Arc::new(move |node| super::observe::is_node_of(&own, node)),
             since: machine.meta().deletion_timestamp.as_ref()?.0,
-            limits: limits(machine, self.drain_limits),
+            limits: limits(machine, self.options.drain),
             force: machine.labels().get(names::FORCE_DELETION_LABEL).is_some_and(|text| is_true(text)),
             mark: Some(if well {
                 ("ScaleDown", "Machine Controller is scaling down machine")

@@ -7,16 +7,18 @@ mod setup;
 
 use crate::{
     api::{Machine, MachineClass},
+    clouds::Clouds,
     life::{AttemptMark, Observed, Sightings, Step, Tried, decide},
     metrics::Metrics,
+    options::Options,
 };
 use async_trait::async_trait;
 use hostler_base::{Chance, Clock};
 use hostler_controller::{
     Cache, EventKind, Key, Lane, Outcome, Queue, QueueOptions, Reconciler, Recorder, Run, Trouble, Wait,
 };
-use hostler_driver::{Driver, DriverFactory, Failure, Identity, Order};
-use hostler_node::{Drainer, Limits};
+use hostler_driver::{Driver, Failure, Identity, Order};
+use hostler_node::Drainer;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Secret};
 use kube::{Client, Resource, ResourceExt};
 use std::{
@@ -45,10 +47,10 @@ struct Caches {
 struct MachineController {
     control: Client,
     target: Client,
-    drivers: Arc<dyn DriverFactory>,
+    clouds: Clouds,
     caches: Caches,
     drainer: Drainer,
-    drain_limits: Limits,
+    options: Options,
     metrics: Metrics,
     clock: Clock,
     chance: Chance,

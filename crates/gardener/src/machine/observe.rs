@@ -4,21 +4,15 @@ use super::{
     AttemptMark, Identity, Machine, MachineController, Means, Memory, Observed, Order, Purpose,
     drain::{self, Turn},
 };
-use crate::{
-    api::{MachineClass, names},
-    keep::Keeper,
-    life::NodeView,
-};
+use crate::{api::names, keep::Keeper, life::NodeView};
 use hostler_base::GoDuration;
 use hostler_controller::Key;
-use hostler_driver::{Attempt, Code, Credentials, Described, Failure, ProviderId, UserData, Written};
+use hostler_driver::{Attempt, Code, Described, Failure, ProviderId, UserData, Written};
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::{Node, SecretReference};
+use k8s_openapi::api::core::v1::Node;
 use kube::{Resource, ResourceExt};
 use std::{sync::Arc, time::Duration};
 
-/// What a Machine gets when it says nothing about it.
-const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
 /// Without a driver nothing is created, so any lag will do.
 const NO_LAG: Duration = Duration::ZERO;
 
@@ -49,10 +43,10 @@ impl MachineController {
             .classes
             .get(&Key::new("MachineClass", namespace.clone(), class_name.clone()))
             .ok_or_else(|| missing(format!("there is no MachineClass {class_name:?}: create it")))?;
-        let credentials = self.credentials(&class)?;
+        let credentials = self.clouds.credentials(&class)?;
         let whereabouts = Whereabouts::of(machine, to)?;
         let written = Written { place: whereabouts.place.as_deref(), id: whereabouts.id.as_ref() };
-        let driver = self.drivers.driver(&credentials, &class.spec.provider_spec, written)?;
+        let driver = self.clouds.drivers.driver(&credentials, &class.spec.provider_spec, written)?;
         // Nobody minds if the listener has ended with the process.
         let _ = self.new_drivers.send(Arc::clone(&driver));
         let described = match driver.describe(&class.spec.provider_spec) {
@@ -85,7 +79,7 @@ impl MachineController {
 
     /// Why no server can be ordered, found without asking the cloud; else what looks wrong and is used.
     pub(super) fn check(&self, means: &Means) -> Result<Vec<String>, Failure> {
-        let own = self.drivers.provider();
+        let own = self.clouds.drivers.provider();
         if !means.provider.is_empty() && !means.provider.eq_ignore_ascii_case(own) {
             return Err(Failure::new(
                 Code::InvalidArgument,
@@ -98,23 +92,6 @@ impl MachineController {
         let class = &means.order.identity.class;
         let machines = self.caches.machines.filter(|machine| machine.spec.class.name == *class).len();
         means.driver.check(&means.order, machines)
-    }
-
-    /// The data of both Secrets; the second one's keys win.
-    fn credentials(&self, class: &MachineClass) -> Result<Credentials, Failure> {
-        let namespace = class.namespace().unwrap_or_default();
-        let mut data = Vec::new();
-        for reference in [&class.spec.secret_ref, &class.spec.credentials_secret_ref].into_iter().flatten() {
-            let SecretReference { name, namespace: own } = reference;
-            let name = name.clone().unwrap_or_default();
-            let key = Key::new("Secret", own.clone().unwrap_or_else(|| namespace.clone()), name.clone());
-            let secret =
-                self.caches.secrets.get(&key).ok_or_else(|| {
-                    missing(format!("there is no Secret {}/{name}: create it", key.namespace))
-                })?;
-            data.extend(secret.data.iter().flatten().map(|(key, value)| (key.clone(), value.0.clone())));
-        }
-        Ok(Credentials::new(data))
     }
 
     pub(super) fn observe(
@@ -136,7 +113,7 @@ impl MachineController {
             now,
             name: machine.name_any(),
             created_at: meta.creation_timestamp.as_ref().map_or(now, |time| time.0),
-            creation_timeout: creation_timeout(machine),
+            creation_timeout: creation_timeout(machine, self.options.creation_timeout),
             deleting: meta.deletion_timestamp.is_some(),
             has_finalizer: machine.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
             phase: status.current_status.phase,
@@ -251,7 +228,7 @@ impl Whereabouts {
 }
 
 /// The annotation, else the spec, else the default; what cannot be read is passed over.
-fn creation_timeout(machine: &Machine) -> SignedDuration {
+fn creation_timeout(machine: &Machine, default: Duration) -> SignedDuration {
     let read = |text: &String| {
         let GoDuration(duration) = text.parse().ok()?;
         SignedDuration::try_from(duration).ok()
@@ -261,7 +238,7 @@ fn creation_timeout(machine: &Machine) -> SignedDuration {
         .get(names::CREATION_TIMEOUT_ANNOTATION)
         .and_then(read)
         .or_else(|| machine.spec.configuration.creation_timeout.as_ref().and_then(read))
-        .unwrap_or(CREATION_TIMEOUT)
+        .unwrap_or_else(|| SignedDuration::try_from(default).unwrap_or(SignedDuration::MAX))
 }
 
 #[cfg(test)]
@@ -294,7 +271,7 @@ mod tests {
                 "metadata": {"annotations": annotation.map(|text| json!({names::CREATION_TIMEOUT_ANNOTATION: text}))},
                 "spec": {"class": {"kind": "MachineClass", "name": "c"}, "creationTimeout": spec},
             });
-            creation_timeout(&serde_json::from_value(machine).unwrap())
+            creation_timeout(&serde_json::from_value(machine).unwrap(), Duration::from_mins(20))
         };
         let minutes = SignedDuration::from_mins;
         for (annotation, spec, expected) in [

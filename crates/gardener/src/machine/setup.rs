@@ -3,7 +3,10 @@
 use super::{Caches, MachineController, queue};
 use crate::{
     api::{Machine, MachineClass},
+    clouds::Clouds,
     keep::{self, Keeper},
+    options::Options,
+    orphans::{self, Books, Collector},
 };
 use futures::{StreamExt, stream::SelectAll};
 use hostler_base::{Chance, Clock};
@@ -11,7 +14,7 @@ use hostler_controller::{
     Cache, Change, EventOptions, Health, Key, Metrics, Queue, Recorder, Watch, WatchOptions,
 };
 use hostler_driver::{Change as CloudChange, Changes, Driver, DriverFactory};
-use hostler_node::{Drainer, Limits};
+use hostler_node::Drainer;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::{Client, ResourceExt};
 use std::{
@@ -31,7 +34,7 @@ pub struct Parts {
     /// The same, for evictions: with a rate limit of its own many drains hold nothing else up.
     pub evictions: Client,
     /// For Machines that do not say it themselves.
-    pub drain_limits: Limits,
+    pub options: Options,
     pub drivers: Arc<dyn DriverFactory>,
     pub clock: Clock,
     pub chance: Chance,
@@ -48,7 +51,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         namespace,
         target,
         evictions,
-        drain_limits,
+        options,
         drivers,
         clock,
         chance,
@@ -60,11 +63,13 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
     let keep_queue = keep::queue(&clock, &chance, &metrics);
     health.add_queue(&queue);
     health.add_queue(&keep_queue);
-    let options = WatchOptions::default;
+    let orphan_queue = orphans::queue(&clock, &chance, &metrics);
+    health.add_queue(&orphan_queue);
+    let watching = WatchOptions::default;
     let machines = Watch::<Machine>::namespaced(
         control.clone(),
         &namespace,
-        options(),
+        watching(),
         clock.clone(),
         &chance,
         metrics.clone(),
@@ -72,7 +77,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
     let classes = Watch::<MachineClass>::namespaced(
         control.clone(),
         &namespace,
-        options(),
+        watching(),
         clock.clone(),
         &chance,
         metrics.clone(),
@@ -80,12 +85,12 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
     let secrets = Watch::<Secret>::namespaced(
         control.clone(),
         &namespace,
-        options(),
+        watching(),
         clock.clone(),
         &chance,
         metrics.clone(),
     );
-    let nodes = Watch::<Node>::all(target.clone(), options(), clock.clone(), &chance, metrics.clone());
+    let nodes = Watch::<Node>::all(target.clone(), watching(), clock.clone(), &chance, metrics.clone());
     let (drainer, near_nodes) = Drainer::new(hostler_node::Parts {
         client: target.clone(),
         evictions,
@@ -130,18 +135,6 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         let known = known.clone();
         move |change: &Change<Node>| of_node_named(&known, &change.key().name)
     };
-    let keeper = Arc::new(Keeper {
-        client: control.clone(),
-        machines: caches.machines.clone(),
-        classes: caches.classes.clone(),
-        secrets: caches.secrets.clone(),
-    });
-    let machines = machines.wakes(&queue).wakes_others(&keep_queue, keeper.of_machine());
-    let classes = classes.wakes_others(&queue, of_class);
-    let classes = classes.wakes(&keep_queue).wakes_others(&keep_queue, keeper.of_class());
-    let secrets = secrets.wakes_others(&queue, of_secret).wakes(&keep_queue);
-    let nodes = nodes.wakes_others(&queue, of_node);
-
     let (recorder, writer) = Recorder::new(
         control.clone(),
         EventOptions::new("machine-controller", instance),
@@ -149,17 +142,46 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         &chance,
         metrics.clone(),
     );
+    let clouds = Clouds { drivers, secrets: caches.secrets.clone() };
+    let keeper = Arc::new(Keeper {
+        client: control.clone(),
+        clouds: clouds.clone(),
+        recorder: recorder.clone(),
+        clock: clock.clone(),
+        machines: caches.machines.clone(),
+        classes: caches.classes.clone(),
+        secrets: caches.secrets.clone(),
+    });
+    let machines = machines.wakes(&queue).wakes_others(&keep_queue, keeper.of_machine());
+    let machines = machines.on_change(Collector::of_machine(&orphan_queue));
+    let classes = classes.wakes_others(&queue, of_class);
+    let classes =
+        classes.wakes(&keep_queue).wakes(&orphan_queue).wakes_others(&keep_queue, keeper.of_class());
+    let secrets = secrets.wakes_others(&queue, of_secret).wakes(&keep_queue);
+    let nodes = nodes.wakes_others(&queue, of_node);
+
+    let collector = Arc::new(Collector {
+        control: control.clone(),
+        clouds: clouds.clone(),
+        machines: caches.machines.clone(),
+        classes: caches.classes.clone(),
+        nodes: caches.nodes.clone(),
+        recorder: recorder.clone(),
+        clock: clock.clone(),
+        options: options.orphans,
+        books: Books::new(&metrics),
+    });
     let (new_drivers, arrivals) = mpsc::unbounded_channel();
     let controller = Arc::new(MachineController {
         control,
         target,
-        drivers,
+        clouds,
         clock,
         chance: chance.split("machine-controller"),
         recorder,
         new_drivers,
         drainer,
-        drain_limits,
+        options,
         metrics: crate::metrics::Metrics::new(&metrics),
         waits: Mutex::new(BTreeMap::new()),
         caches,
@@ -180,6 +202,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
                 biased;
                 queue.run(controller.clone(), stop.clone()),
                 keep_queue.run(keeper.clone(), stop.clone()),
+                orphan_queue.run(collector, stop.clone()),
             );
         }
         // What the last steps have to say is written too, and then everything ends with the writer.

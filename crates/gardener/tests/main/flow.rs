@@ -2,7 +2,7 @@
 
 use hostler_controller::{Health, Metrics, StackOptions};
 use hostler_gardener::{
-    DrainLimits, Parts,
+    Options, Parts,
     api::{Machine, MachineClass, Phase, crds},
 };
 use hostler_sim::{
@@ -37,7 +37,14 @@ pub struct Stage {
 }
 
 impl Stage {
-    pub async fn new(plan: Plan, mut settings: Settings) -> Self {
+    pub async fn new(plan: Plan, settings: Settings) -> Self {
+        let stage = Self::unobserved(plan, settings).await;
+        stage.watch_invariants();
+        stage
+    }
+
+    /// The same without anybody who looks at it after every call.
+    pub async fn unobserved(plan: Plan, mut settings: Settings) -> Self {
         settings.other_clusters.insert(OTHER_CLUSTER.to_owned());
         let mut world = World::in_virtual_time(plan);
         let (user, admin) = (world.client_of("user"), world.client());
@@ -66,13 +73,16 @@ impl Stage {
         world.add_cloud("stackit", paths, cloud.router());
         let nodes = world.start_hollow_nodes();
         world.add_background(cloud.clone().drive(nodes.clone()));
-        let stage = Self { world, cloud, nodes, user, admin, foreign };
-        stage.watch_invariants();
-        stage
+        Self { world, cloud, nodes, user, admin, foreign }
     }
 
     pub fn start_controller(&mut self) -> hostler_sim::Process {
-        self.world.start("machine-controller", |context| Box::pin(controller(context)))
+        self.start_controller_with(&Options::default())
+    }
+
+    pub fn start_controller_with(&mut self, options: &Options) -> hostler_sim::Process {
+        let options = options.clone();
+        self.world.start("machine-controller", move |context| Box::pin(controller(context, options.clone())))
     }
 
     /// After every call: no machine has two servers, no server outlives its machine, and what belongs to
@@ -246,18 +256,18 @@ pub fn machine(name: &str) -> Value {
 }
 
 /// The controller as a process has it, on this world's transports.
-pub async fn controller(context: Context) {
+pub async fn controller(context: Context, options: Options) {
     let metrics = Metrics::new();
-    let options = StackOptions::alone("kubernetes", metrics.clone(), context.clock.clone());
-    let kubernetes = hostler_controller::kube_client(context.transport("kubernetes"), &options, NAMESPACE);
-    let options = StackOptions { client: "stackit", ..options };
-    let cloud = hostler_controller::stack(context.transport("stackit"), &options);
+    let stack = StackOptions::alone("kubernetes", metrics.clone(), context.clock.clone());
+    let kubernetes = hostler_controller::kube_client(context.transport("kubernetes"), &stack, NAMESPACE);
+    let stack = StackOptions { client: "stackit", ..stack };
+    let cloud = hostler_controller::stack(context.transport("stackit"), &stack);
     let parts = Parts {
         control: kubernetes.clone(),
         namespace: NAMESPACE.to_owned(),
         evictions: kubernetes.clone(),
         target: kubernetes,
-        drain_limits: DrainLimits::default(),
+        options,
         drivers: Arc::new(StackitFactory::new(cloud, "", context.clock.clone())),
         clock: context.clock.clone(),
         chance: context.chance.clone(),

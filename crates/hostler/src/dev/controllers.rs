@@ -3,7 +3,7 @@
 use crate::machine_sets::{self, Place};
 use hostler_controller::{Health, LeaseOptions, Metrics, StackOptions};
 use hostler_gardener::{
-    DrainLimits, Parts,
+    Options, Parts,
     sets::{LEASE, SetOptions},
 };
 use hostler_sim::Context;
@@ -28,7 +28,7 @@ pub async fn machine_controller(context: Context) {
         namespace: NAMESPACE.to_owned(),
         evictions: kubernetes.clone(),
         target: kubernetes,
-        drain_limits: DrainLimits::default(),
+        options: Options::default(),
         drivers: Arc::new(StackitFactory::new(cloud, "", context.clock.clone())),
         clock: context.clock.clone(),
         chance: context.chance.clone(),

@@ -1,0 +1,169 @@
+//! Stops looking after machines while an API server gives no answer: then nobody can tell how nodes are, and every
+//! machine would fail for want of news. Deletions go on.
+
+mod decide;
+
+use crate::api::{Machine, OperationState, OperationType, Phase};
+use async_trait::async_trait;
+pub use decide::FreezeOptions;
+use decide::{State, decide};
+use hostler_base::{Chance, Clock};
+use hostler_controller::{
+    Cache, Key, Lane, Metrics, Outcome, Queue, QueueOptions, Reconciler, Run, Trouble,
+};
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
+use kube::{Api, Client, Resource, ResourceExt, api::PostParams};
+use prometheus_client::metrics::gauge::Gauge;
+use std::{
+    fmt::Debug,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+const LANE: Lane = Lane { name: "apiserver", workers: 1 };
+/// Nothing has this name; asking for it shows whether anybody answers.
+const NOBODY: &str = "dummy_name";
+/// After a thaw nodes get this time to say how they are.
+const SETTLE: Duration = Duration::from_secs(30);
+const RESET: &str = "Machine Health Timeout was reset due to APIServer being unreachable";
+
+/// Whether machines are looked after.
+#[derive(Clone, Default)]
+pub(crate) struct Frozen(Arc<AtomicBool>);
+
+impl Frozen {
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+pub(crate) struct FreezeController {
+    control: Client,
+    target: Client,
+    namespace: String,
+    machines: Cache<Machine>,
+    /// Whose keys are woken after a thaw.
+    queue: Queue,
+    clock: Clock,
+    options: FreezeOptions,
+    frozen: Frozen,
+    gauge: Gauge,
+    state: Mutex<State>,
+}
+
+/// What a [`FreezeController`] is made of.
+pub(crate) struct Parts {
+    pub(crate) control: Client,
+    pub(crate) target: Client,
+    pub(crate) namespace: String,
+    pub(crate) machines: Cache<Machine>,
+    pub(crate) queue: Queue,
+    pub(crate) clock: Clock,
+    pub(crate) options: FreezeOptions,
+    pub(crate) frozen: Frozen,
+}
+
+impl FreezeController {
+    pub(crate) fn new(parts: Parts, metrics: &Metrics) -> Self {
+        let Parts { control, target, namespace, machines, queue, clock, options, frozen } = parts;
+        let gauge = Gauge::default();
+        metrics.register_with(|registry| {
+            let help = "Whether machines are not looked after because an API server gives no answer";
+            registry.register("mcm_machine_controller_frozen", help, gauge.clone());
+        });
+        let state = Mutex::default();
+        Self { control, target, namespace, machines, queue, clock, options, frozen, gauge, state }
+    }
+
+    /// The only key there is.
+    pub(crate) fn key(&self) -> Key {
+        Key::new("APIServers", self.namespace.clone(), "")
+    }
+
+    async fn is_up(&self) -> bool {
+        let machines = Api::<Machine>::namespaced(self.control.clone(), &self.namespace);
+        answers("control", &machines).await && answers("target", &Api::<Node>::all(self.target.clone())).await
+    }
+
+    /// Nobody is Unknown for what happened while nobody could tell.
+    async fn reset(&self) -> Result<(), Trouble> {
+        let api: Api<Machine> = Api::namespaced(self.control.clone(), &self.namespace);
+        for machine in self.machines.filter(is_unknown) {
+            let Some(mut live) = api.get_opt(&machine.name_any()).await? else { continue };
+            if !is_unknown(&live) {
+                continue;
+            }
+            let now = Time(self.clock.now());
+            if let Some(status) = &mut live.status {
+                status.current_status.phase = Phase::Running;
+                status.current_status.timeout_active = false;
+                status.current_status.last_update_time = Some(now.clone());
+                let operation = &mut status.last_operation;
+                operation.description = RESET.to_owned();
+                operation.error_code = String::new();
+                operation.state = Some(OperationState::Successful);
+                operation.operation = Some(OperationType::HealthCheck);
+                operation.last_update_time = Some(now);
+            }
+            api.replace_status(&live.name_any(), &PostParams::default(), &live).await?;
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Reconciler for FreezeController {
+    fn lane(&self, _: &Key) -> Lane {
+        LANE
+    }
+
+    async fn reconcile(&self, _: Run) -> Result<Outcome, Trouble> {
+        let up = self.is_up().await;
+        let before = *self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let verdict = decide(before, up, self.clock.now(), self.options);
+        if verdict.thaws {
+            // Until this is done it stays frozen.
+            self.reset().await?;
+            for machine in self.machines.list() {
+                self.queue.wake_after(Key::of(&*machine), SETTLE);
+            }
+        }
+        let freezes = verdict.state == State::Frozen;
+        if freezes != self.frozen.is_frozen() {
+            tracing::warn!(frozen = freezes, "whether machines are looked after has changed");
+        }
+        self.frozen.0.store(freezes, Ordering::Relaxed);
+        self.gauge.set(i64::from(freezes));
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = verdict.state;
+        Ok(Outcome::After(verdict.again))
+    }
+}
+
+fn is_unknown(machine: &Machine) -> bool {
+    let phase = machine.status.as_ref().map(|status| status.current_status.phase);
+    phase == Some(Phase::Unknown) && machine.meta().deletion_timestamp.is_none()
+}
+
+async fn answers<K>(which: &str, api: &Api<K>) -> bool
+where
+    K: Clone + serde::de::DeserializeOwned + Debug,
+{
+    match api.get_opt(NOBODY).await {
+        Ok(_) => true,
+        Err(error) => {
+            tracing::warn!(which, %error, "the API server gives no answer");
+            false
+        }
+    }
+}
+
+/// The queue this controller works from.
+pub(crate) fn queue(clock: &Clock, chance: &Chance, metrics: &Metrics) -> Queue {
+    let mut options = QueueOptions::new("machinesafetyapiserver");
+    // Every other attempt counts.
+    options.backoff = hostler_base::Backoff::new(Duration::from_secs(1), Duration::from_secs(10));
+    Queue::new(options, clock.clone(), chance, metrics.clone())
+}

@@ -1,0 +1,150 @@
+use super::*;
+use crate::life::{NodeView, Sightings, decide};
+use hostler_driver::{Identity, ProviderId};
+use jiff::Timestamp;
+
+fn at(minute: i64) -> Timestamp {
+    Timestamp::from_second(minute * 60).unwrap()
+}
+
+fn node(ready: bool) -> NodeView {
+    NodeView { name: "m".into(), ready, recorded: true, conditions: "Ready: no".into(), ..NodeView::default() }
+}
+
+/// A machine that was made in minute 0 and has been in its phase since minute 100; it is minute 105.
+fn seen(phase: Phase, node: Option<NodeView>) -> Observed {
+    Observed {
+        now: at(105),
+        name: "m".into(),
+        created_at: at(0),
+        creation_timeout: SignedDuration::from_mins(20),
+        deleting: false,
+        has_finalizer: true,
+        phase,
+        phase_since: Some(at(100)),
+        description: String::new(),
+        operation: Some((OperationType::HealthCheck, OperationState::Processing)),
+        operation_at: None,
+        provider_id: Some(Ok(ProviderId::stackit("p", "s").unwrap())),
+        has_node_label: true,
+        attempt: None,
+        attempt_unsent: false,
+        untouched: false,
+        ready_to_act: Ok(Identity { domain: "d".into(), machine: "m".into(), class: "c".into() }),
+        not_kept: None,
+        refused: None,
+        sightings: Sightings::default(),
+        failure: None,
+        node,
+        health_timeout: Some(SignedDuration::from_mins(10)),
+        replaced: None,
+        drain: None,
+        attachments: None,
+        list_lag: Duration::ZERO,
+    }
+}
+
+fn written(step: Step) -> (Phase, OperationType, OperationState, String) {
+    match step {
+        Step::WriteStatus(change) | Step::GiveUp(change) => {
+            (change.phase.unwrap(), change.operation, change.state, change.description)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_node_that_is_well_makes_its_machine_run() {
+    for phase in [Phase::Pending, Phase::Available, Phase::Unknown, Phase::Failed, Phase::InPlaceUpdateSuccessful] {
+        let (to, operation, state, said) = written(decide(&seen(phase, Some(node(true)))));
+        assert_eq!((to, operation, state), (Phase::Running, OperationType::HealthCheck, OperationState::Successful));
+        assert_eq!(said, "Machine m successfully re-joined the cluster", "{phase:?}");
+    }
+    let mut new = seen(Phase::Pending, Some(node(true)));
+    new.operation = Some((OperationType::Create, OperationState::Processing));
+    let (_, operation, _, said) = written(decide(&new));
+    assert_eq!((operation, said.as_str()), (OperationType::Create, "Machine m successfully joined the cluster"));
+    for phase in [Phase::InPlaceUpdating, Phase::InPlaceUpdateFailed] {
+        assert!(!matches!(decide(&seen(phase, Some(node(true)))), Step::WriteStatus(_)), "{phase:?}");
+    }
+    assert_eq!(decide(&seen(Phase::Running, Some(node(true)))), Step::Done);
+}
+
+#[test]
+fn critical_components_hold_back_new_machines_only() {
+    let held = NodeView { critical_components_missing: true, ..node(true) };
+    let mut young = seen(Phase::Pending, Some(held.clone()));
+    young.created_at = at(100);
+    assert!(matches!(decide(&young), Step::Wait { reason: "CriticalComponentsNotReady", .. }));
+    assert_eq!(written(decide(&seen(Phase::Unknown, Some(held)))).0, Phase::Running);
+}
+
+#[test]
+fn a_node_that_is_unwell_or_missing_makes_its_machine_unknown() {
+    for (node, expected) in [
+        (None, "Node object went missing. Machine m is unhealthy - changing MachinePhase to Unknown"),
+        (Some(node(false)), "Machine m is unhealthy - changing MachinePhase to Unknown. Node conditions: Ready: no"),
+    ] {
+        let (phase, operation, state, said) = written(decide(&seen(Phase::Running, node)));
+        assert_eq!((phase, operation, state), (Phase::Unknown, OperationType::HealthCheck, OperationState::Processing));
+        assert_eq!(said, expected);
+    }
+}
+
+#[test]
+fn conditions_are_recorded_before_anything_is_concluded_from_time() {
+    for phase in [Phase::Pending, Phase::Unknown, Phase::Running, Phase::InPlaceUpdating] {
+        let unwell = NodeView { recorded: false, ..node(phase == Phase::Running) };
+        assert_eq!(decide(&seen(phase, Some(unwell))), Step::RecordConditions, "{phase:?}");
+    }
+}
+
+#[test]
+fn a_machine_fails_when_its_time_is_over() {
+    let mut pending = seen(Phase::Pending, None);
+    let (phase, operation, state, said) = written(decide(&pending));
+    assert_eq!((phase, operation, state), (Phase::Failed, OperationType::Create, OperationState::Failed));
+    assert_eq!(said, "Machine m failed to join the cluster in 20m0s minutes.");
+    pending.creation_timeout = SignedDuration::from_mins(105);
+    assert!(matches!(decide(&pending), Step::Wait { reason: "NodeNotReady", again, .. } if again.as_secs() == 1));
+
+    for (since, expected) in [(96, Some(60)), (95, Some(1)), (94, None)] {
+        let mut unwell = seen(Phase::Unknown, Some(node(false)));
+        unwell.phase_since = Some(at(since));
+        match (decide(&unwell), expected) {
+            (Step::Wait { reason: "NodeUnhealthy", again, .. }, Some(seconds)) => assert_eq!(again.as_secs(), seconds),
+            (Step::GiveUp(change), None) => assert_eq!(
+                change.description,
+                "Machine m health checks failing since last 10m0s minutes. Updating machine phase to Failed. Node Conditions: Ready: no"
+            ),
+            (other, _) => panic!("{since}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_machine_may_be_unwell_for_ever() {
+    let mut unwell = seen(Phase::Unknown, Some(node(false)));
+    unwell.phase_since = Some(at(0));
+    assert!(matches!(decide(&unwell), Step::GiveUp(_)));
+    unwell.health_timeout = None;
+    assert_eq!(decide(&unwell), Step::Done);
+}
+
+#[test]
+fn only_one_machine_of_a_deployment_is_replaced_at_a_time() {
+    let mut unwell = seen(Phase::Unknown, None);
+    unwell.phase_since = Some(at(0));
+    unwell.replaced = Some("m-2".into());
+    let Step::Wait { reason: "ReplacementInProgress", message, .. } = decide(&unwell) else { panic!() };
+    assert!(message.contains("m-2 is being replaced"), "{message}");
+}
+
+#[test]
+fn a_machine_that_could_not_be_updated_keeps_its_operation_when_it_fails() {
+    let mut failed = seen(Phase::InPlaceUpdateFailed, Some(node(true)));
+    failed.phase_since = Some(at(0));
+    failed.operation = Some((OperationType::InPlaceUpdate, OperationState::Failed));
+    let (phase, operation, _, _) = written(decide(&failed));
+    assert_eq!((phase, operation), (Phase::Failed, OperationType::InPlaceUpdate));
+}

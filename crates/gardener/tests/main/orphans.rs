@@ -1,0 +1,353 @@
+//! Servers that no Machine owns go, and no others.
+
+use crate::flow::{CLUSTER, NAMESPACE, OTHER_CLUSTER, PROJECT, REGION, Stage, class, secret};
+use hostler_gardener::{Options, OrphanOptions, api::Machine};
+use hostler_sim::{Boundary, Break, Class, Fault, Finished, Plan, Sweep, stackit::Settings};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+const SOON: Duration = Duration::from_mins(5);
+const LONG: Duration = Duration::from_mins(30);
+const FINALIZER: &str = "machine.sapcloud.io/machine-controller-manager";
+
+/// A server as the machine controller would have ordered it, whoever's cluster it is.
+fn plant(stage: &Stage, name: &str, class: &str, cluster: &str) -> String {
+    let labels = [
+        ("kubernetes.io/machine", name),
+        ("kubernetes.io/machineclass", class),
+        ("kubernetes.io/cluster", cluster),
+    ];
+    stage.cloud.add_foreign(PROJECT, REGION, name, &labels)
+}
+
+/// A Machine that runs on this server.
+async fn own(stage: &Stage, name: &str, class: &str, server: &str) {
+    let machine = json!({
+        "metadata": {"name": name, "finalizers": [FINALIZER], "labels": {"node": name},
+            "annotations": {"machinepriority.machine.sapcloud.io": "3"}},
+        "spec": {"class": {"kind": "MachineClass", "name": class}, "providerID": format!("stackit://{PROJECT}/{server}")},
+    });
+    let machines = Api::<Machine>::namespaced(stage.admin.clone(), NAMESPACE);
+    stage.create(machines.clone(), machine).await;
+    let status = json!({"status": {"currentStatus": {"phase": "Running"},
+        "lastOperation": {"type": "Create", "state": "Successful", "description": "it runs"}}});
+    machines.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+}
+
+fn large() -> Value {
+    let mut large = class();
+    large["metadata"]["name"] = json!("large");
+    large
+}
+
+/// Machines that run, two classes, servers of others; nobody looks after them yet.
+struct Scene {
+    stage: Stage,
+    /// Servers that must stay whatever happens.
+    kept: BTreeSet<String>,
+}
+
+impl Scene {
+    async fn new(plan: Plan, settings: Settings) -> Self {
+        let stage = Stage::unobserved(plan, settings).await;
+        stage.create_class_and_secret().await;
+        stage.create(stage.classes(), large()).await;
+        let mut kept: BTreeSet<String> = [stage.foreign.clone()].into();
+        for (name, class) in [("m-1", "small"), ("m-2", "small"), ("m-3", "large")] {
+            let server = plant(&stage, name, class, CLUSTER);
+            own(&stage, name, class, &server).await;
+            kept.insert(server);
+        }
+        kept.insert(plant(&stage, "lost-1", "small", OTHER_CLUSTER));
+        kept.insert(stage.cloud.add_foreign(PROJECT, REGION, "by-hand", &[]));
+        let cluster = [("kubernetes.io/cluster", CLUSTER), ("kubernetes.io/machineclass", "small")];
+        kept.insert(stage.cloud.add_foreign(PROJECT, REGION, "gateway", &cluster));
+        stage.world.run_for(Duration::from_secs(15)).await;
+        Self { stage, kept }
+    }
+
+    /// After every call: what must stay is there.
+    fn observe(&self) {
+        let (cloud, kept) = (self.stage.cloud.clone(), self.kept.clone());
+        self.stage.world.observe(Arc::new(move || {
+            let (servers, kept) = (cloud.servers(), kept.clone());
+            Box::pin(async move {
+                let stay: BTreeSet<String> = servers
+                    .into_iter()
+                    .filter(|server| server.status != "DELETING")
+                    .map(|server| server.id)
+                    .collect();
+                match kept.difference(&stay).next() {
+                    Some(lost) => Err(format!("lost: the server {lost} is going")),
+                    None => Ok(()),
+                }
+            })
+        }));
+    }
+
+    async fn run_until_gone(&mut self, server: &str, limit: Duration) -> Result<(), String> {
+        let cloud = self.stage.cloud.clone();
+        let what = format!("the server {server} is gone");
+        let gone = async || !cloud.servers().iter().any(|there| there.id == server);
+        self.stage.world.run_until(&what, limit, gone).await
+    }
+
+    fn has(&self, server: &str) -> bool {
+        self.stage.cloud.servers().iter().any(|there| there.id == server && there.status != "DELETING")
+    }
+}
+
+fn options(change: impl FnOnce(&mut OrphanOptions)) -> Options {
+    let mut options = Options::default();
+    change(&mut options.orphans);
+    options
+}
+
+/// Two orphans of two classes are collected, and nothing else is touched.
+async fn collection(plan: Plan, settings: Settings) -> Finished {
+    let mut scene = Scene::new(plan, settings).await;
+    let lost =
+        [plant(&scene.stage, "lost-1", "small", CLUSTER), plant(&scene.stage, "lost-2", "large", CLUSTER)];
+    scene.observe();
+    scene.stage.start_controller();
+    let mut goal = Ok(());
+    for server in &lost {
+        if goal.is_ok() {
+            goal = scene.run_until_gone(server, Duration::from_hours(1)).await;
+        }
+    }
+    // Whatever is on its way would show up now.
+    scene.stage.world.run_for(Duration::from_mins(1)).await;
+    scene.stage.world.finish(goal)
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_are_given_time_and_then_go() {
+    let mut scene = Scene::new(Plan::seeded(1), Settings::default()).await;
+    scene.observe();
+    let lost = plant(&scene.stage, "lost-1", "small", CLUSTER);
+    scene.stage.start_controller();
+    scene.stage.world.run_for(Duration::from_secs(290)).await;
+    assert!(scene.has(&lost), "it was seen once");
+    scene.run_until_gone(&lost, Duration::from_secs(30)).await.unwrap();
+    let told = scene.stage.told("small").await;
+    assert!(
+        told.iter().any(|event| event.starts_with("OrphanDeletionOrdered") && event.contains(&lost)),
+        "{told:?}"
+    );
+    scene.stage.world.run_for(LONG).await;
+    assert_eq!(scene.stage.world.wire().unwrap().violations().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_was_torn_out_of_its_finalizer_leaves_no_server() {
+    let mut scene = Scene::new(Plan::seeded(2), Settings::default()).await;
+    scene.stage.start_controller();
+    scene.stage.world.run_for(Duration::from_mins(1)).await;
+    let servers = scene.stage.cloud.servers();
+    let lost = servers.iter().find(|server| server.name == "m-2").unwrap().id.clone();
+    scene.stage.patch(scene.stage.machines(), "m-2", json!({"metadata": {"finalizers": null}})).await;
+    scene.stage.delete_machine("m-2").await;
+    scene.kept.remove(&lost);
+    scene.observe();
+    // Long before the next look that would be due.
+    scene.run_until_gone(&lost, Duration::from_mins(6)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_only_tells() {
+    let mut scene = Scene::new(Plan::seeded(3), Settings::default()).await;
+    let lost = plant(&scene.stage, "lost-1", "small", CLUSTER);
+    scene.kept.insert(lost.clone());
+    scene.observe();
+    scene.stage.start_controller_with(&options(|orphans| orphans.dry_run = true));
+    scene.stage.world.run_for(Duration::from_hours(2)).await;
+    let told = scene.stage.told("small").await;
+    let found: Vec<&String> = told.iter().filter(|event| event.starts_with("OrphanFound")).collect();
+    assert_eq!(found.len(), 1, "{told:?}");
+    assert!(found[0].contains(&lost) && found[0].contains("lost-1"), "{found:?}");
+    assert!(scene.has(&lost));
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_most_of_a_class_looks_orphaned_people_decide() {
+    let mut scene = Scene::new(Plan::seeded(4), Settings::default()).await;
+    scene.observe();
+    let lost: Vec<String> =
+        (1..=4).map(|number| plant(&scene.stage, &format!("lost-{number}"), "small", CLUSTER)).collect();
+    let other = plant(&scene.stage, "lost-5", "large", CLUSTER);
+    scene.stage.start_controller_with(&options(|orphans| orphans.limit = 2));
+    scene.run_until_gone(&other, LONG).await.unwrap();
+    scene.stage.world.run_for(Duration::from_hours(2)).await;
+    assert!(lost.iter().all(|server| scene.has(server)), "another class is not concerned");
+    let told = scene.stage.told("small").await;
+    assert_eq!(
+        told.iter().filter(|event| event.starts_with("ManyOrphans: 4 of 7 servers")).count(),
+        1,
+        "{told:?}"
+    );
+
+    let yes = json!({"metadata": {"annotations": {"machine.hostler.dev/collect-orphans": "true"}}});
+    scene.stage.patch(scene.stage.classes(), "small", yes).await;
+    scene.stage.world.run_for(Duration::from_secs(30)).await;
+    assert_eq!(lost.iter().filter(|server| scene.has(server)).count(), 2, "not more than the limit at once");
+    for server in &lost {
+        scene.run_until_gone(server, SOON).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_whose_cloud_does_not_answer_holds_up_no_other() {
+    let settings = Settings { tokens: ["open sesame".to_owned()].into(), ..Settings::default() };
+    let mut scene = Scene::new(Plan::seeded(5), settings).await;
+    for (name, token) in [("refused", Some("wrong")), ("missing", None)] {
+        if let Some(token) = token {
+            let mut wrong = secret();
+            wrong["metadata"]["name"] = json!(name);
+            wrong["stringData"]["apiToken"] = json!(token);
+            scene.stage.create(scene.stage.secrets(), wrong).await;
+        }
+        let mut class = class();
+        // Before the others, in every order.
+        class["metadata"]["name"] = json!(format!("a-{name}"));
+        class["secretRef"]["name"] = json!(name);
+        scene.stage.create(scene.stage.classes(), class).await;
+    }
+    let lost = plant(&scene.stage, "lost-1", "small", CLUSTER);
+    scene.kept.insert(plant(&scene.stage, "lost-2", "a-refused", CLUSTER));
+    scene.observe();
+    scene.stage.start_controller();
+    scene.run_until_gone(&lost, LONG).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_no_watch_has_shown_keeps_its_server() {
+    let blind = Arc::new(AtomicBool::new(false));
+    let is_blind = Arc::clone(&blind);
+    let plan = Plan::seeded(6).fault_when(move |boundary, class| {
+        let machines = class == Class::Watch && boundary.template.ends_with("/machines");
+        let dead = Fault::Watch { after: 0, then: Break::Dead };
+        (machines && is_blind.load(Ordering::Relaxed)).then_some(dead)
+    });
+    let mut scene = Scene::new(plan, Settings::default()).await;
+    scene.stage.start_controller();
+    scene.stage.world.run_for(Duration::from_mins(1)).await;
+    blind.store(true, Ordering::Relaxed);
+    scene.stage.world.run_for(Duration::from_mins(2)).await;
+    let server = plant(&scene.stage, "m-9", "small", CLUSTER);
+    own(&scene.stage, "m-9", "small", &server).await;
+    scene.kept.insert(server);
+    let lost = plant(&scene.stage, "lost-1", "small", CLUSTER);
+    scene.observe();
+    scene.run_until_gone(&lost, LONG).await.unwrap();
+    scene.stage.world.run_for(LONG).await;
+    assert_eq!(scene.stage.world.wire().unwrap().violations().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_servers_of_a_machine_the_one_without_a_ready_node_goes() {
+    let mut scene = Scene::new(Plan::seeded(7), Settings::default()).await;
+    // Its node has another server's name already, so it has none of its own.
+    let second = plant(&scene.stage, "m-2", "small", CLUSTER);
+    scene.observe();
+    scene.stage.start_controller();
+    scene.run_until_gone(&second, LONG).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_is_let_go_only_when_its_servers_are_gone() {
+    let mut scene = Scene::new(Plan::seeded(8), Settings::default()).await;
+    scene.stage.start_controller();
+    scene.stage.world.run_for(Duration::from_secs(30)).await;
+    let lost = plant(&scene.stage, "lost-1", "large", CLUSTER);
+    scene.stage.classes().delete("large", &DeleteParams::default()).await.unwrap();
+    scene.stage.delete_machine("m-3").await;
+    scene.stage.run_until_gone("m-3", SOON).await.unwrap();
+    scene.stage.world.run_for(Duration::from_mins(2)).await;
+    assert!(scene.has(&lost) && scene.stage.classes().get_opt("large").await.unwrap().is_some());
+    let told = scene.stage.told("large").await;
+    assert!(told.iter().any(|event| event.starts_with("ServersLeft") && event.contains(&lost)), "{told:?}");
+
+    // The node of the last one is Ready: somebody has to say that it is not needed.
+    let yes = json!({"metadata": {"annotations": {"machine.hostler.dev/collect-orphans": "true"}}});
+    scene.stage.patch(scene.stage.classes(), "large", yes).await;
+    scene.run_until_gone(&lost, LONG).await.unwrap();
+    let classes = scene.stage.classes();
+    let gone = async || classes.get_opt("large").await.is_ok_and(|class| class.is_none());
+    scene.stage.world.run_until("the class is gone", SOON, gone).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_stays_while_nobody_can_tell_whether_servers_are_left() {
+    let settings = Settings { tokens: ["open sesame".to_owned()].into(), ..Settings::default() };
+    let mut scene = Scene::new(Plan::seeded(9), settings).await;
+    scene.stage.start_controller();
+    scene.stage.world.run_for(Duration::from_secs(30)).await;
+    scene.stage.classes().delete("large", &DeleteParams::default()).await.unwrap();
+    scene.stage.patch(scene.stage.machines(), "m-3", json!({"metadata": {"finalizers": null}})).await;
+    scene.stage.cloud.set(|settings| settings.tokens = ["another".to_owned()].into());
+    scene.stage.delete_machine("m-3").await;
+    scene.stage.world.run_for(LONG).await;
+    assert!(scene.stage.classes().get_opt("large").await.unwrap().is_some());
+    let told = scene.stage.told("large").await;
+    assert!(told.iter().any(|event| event.starts_with("ServersUnknown")), "{told:?}");
+}
+
+/// The calls that collection makes or depends on; what else the controller does is broken elsewhere.
+fn concerns(class: Class, boundary: &Boundary, fault: &Fault) -> bool {
+    let of_interest = ["/servers", "/servers/{server}", "/machines", "/machines/{name}", "/machineclasses"];
+    let machines = boundary.actor == "machine-controller"
+        && of_interest.iter().any(|end| boundary.template.ends_with(end));
+    let watches = !matches!(fault, Fault::Watch { after: 2.., .. });
+    machines && (class != Class::Watch || watches)
+}
+
+fn sweep(
+    name: &str,
+    settings: Settings,
+    chosen: fn(Class, &Boundary, &Fault) -> bool,
+) -> hostler_sim::sweep::Report {
+    let report =
+        Sweep::new(name, 1).only(chosen).run(async |plan| collection(plan, settings.clone()).await).unwrap();
+    println!("{report}");
+    assert!(report.failures.is_empty(), "{report}");
+    report
+}
+
+#[test]
+fn collection_survives_every_fault_at_every_call() {
+    let report = sweep("orphan collection", Settings::default(), concerns);
+    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/boundaries/orphans.txt");
+    if let Err(difference) = report.recording.check(&committed) {
+        panic!("{difference}");
+    }
+}
+
+fn unknown_outcomes(class: Class, boundary: &Boundary, fault: &Fault) -> bool {
+    let unknown =
+        matches!(fault, Fault::CrashBefore | Fault::CrashAfter | Fault::TimeoutAfter | Fault::Behind(_));
+    unknown && concerns(class, boundary, fault)
+}
+
+#[test]
+fn collection_survives_unknown_outcomes_with_lagging_lists_and_an_ignored_selector() {
+    let settings = Settings {
+        list_lag: Duration::from_secs(25),
+        gone_lag: Duration::from_secs(25),
+        ignores_selector: true,
+        ..Settings::default()
+    };
+    sweep("orphan collection, lists lag, selector ignored", settings, unknown_outcomes);
+}
