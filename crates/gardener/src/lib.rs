@@ -3,6 +3,8 @@
 
 pub mod api;
 mod clouds;
+mod duration;
+mod freeze;
 mod keep;
 pub mod life;
 mod machine;
@@ -11,6 +13,7 @@ mod options;
 mod orphans;
 pub mod sets;
 
+pub use freeze::FreezeOptions;
 pub use hostler_node::Limits as DrainLimits;
 pub use machine::{Parts, run};
 pub use options::Options;

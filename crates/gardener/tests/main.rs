@@ -5,6 +5,8 @@
 mod drain;
 #[path = "main/flow.rs"]
 mod flow;
+#[path = "main/health.rs"]
+mod health;
 #[path = "main/keep.rs"]
 mod keep;
 #[path = "main/life.rs"]

@@ -7,7 +7,7 @@ use hostler_base::{Chance, Clock, GoDuration, Transport};
 use hostler_controller::{
     Election, Fence, Health, LeaseOptions, Led, Metrics, Rate, StackOptions, kube_client, stack,
 };
-use hostler_gardener::{DrainLimits, OrphanOptions, Parts, life::CALL_LIMIT};
+use hostler_gardener::{DrainLimits, FreezeOptions, OrphanOptions, Parts, life::CALL_LIMIT};
 use hostler_stackit::{Environment, StackitFactory, Surroundings};
 use std::{
     env,
@@ -61,6 +61,22 @@ pub struct Options {
     /// How long a machine may take until its node is Ready, for Machines that do not say.
     #[arg(long, default_value = "20m", value_name = "DURATION")]
     machine_creation_timeout: GoDuration,
+    /// How long a machine may be unhealthy until it has failed, for Machines that do not say.
+    #[arg(long, default_value = "10m", value_name = "DURATION")]
+    machine_health_timeout: GoDuration,
+    /// Conditions that make a node unhealthy unless they are False, for Machines that do not say.
+    #[arg(
+        long,
+        default_value = "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable",
+        value_name = "TYPES"
+    )]
+    node_conditions: String,
+    /// How often both API servers are asked whether they are there.
+    #[arg(long, default_value = "1m", value_name = "DURATION")]
+    machine_safety_apiserver_statuscheck_period: GoDuration,
+    /// How long one may give no answer until machines are left alone.
+    #[arg(long, default_value = "30s", value_name = "DURATION")]
+    machine_safety_apiserver_statuscheck_timeout: GoDuration,
     /// How long a drain may take before it is forced, for Machines that do not say.
     #[arg(long, default_value = "2h", value_name = "DURATION")]
     machine_drain_timeout: GoDuration,
@@ -181,11 +197,17 @@ impl Options {
     fn chosen(&self) -> hostler_gardener::Options {
         hostler_gardener::Options {
             creation_timeout: self.machine_creation_timeout.0,
+            health_timeout: self.machine_health_timeout.0,
+            node_conditions: self.node_conditions.clone(),
             drain: DrainLimits {
                 timeout: self.machine_drain_timeout.0,
                 evict_retries: self.machine_max_evict_retries,
                 detach: self.machine_pv_detach_timeout.0,
                 reattach: self.machine_pv_reattach_timeout.0,
+            },
+            freeze: FreezeOptions {
+                period: self.machine_safety_apiserver_statuscheck_period.0,
+                timeout: self.machine_safety_apiserver_statuscheck_timeout.0,
             },
             orphans: OrphanOptions {
                 period: self.machine_safety_orphan_vms_period.0,
@@ -200,6 +222,15 @@ impl Options {
     fn check(&self) -> anyhow::Result<()> {
         if !(self.kube_api_qps.is_finite() && self.kube_api_qps > 0.0 && self.kube_api_burst > 0) {
             bail!("--kube-api-qps and --kube-api-burst: give numbers above zero");
+        }
+        let (period, timeout) = (
+            self.machine_safety_apiserver_statuscheck_period.0,
+            self.machine_safety_apiserver_statuscheck_timeout.0,
+        );
+        if period < timeout {
+            bail!(
+                "--machine-safety-apiserver-statuscheck-period must not be shorter than --machine-safety-apiserver-statuscheck-timeout"
+            );
         }
         let (lease, renew, retry) = (
             self.leader_elect_lease_duration.0,

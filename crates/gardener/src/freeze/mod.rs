@@ -8,9 +8,7 @@ use async_trait::async_trait;
 pub use decide::FreezeOptions;
 use decide::{State, decide};
 use hostler_base::{Chance, Clock};
-use hostler_controller::{
-    Cache, Key, Lane, Metrics, Outcome, Queue, QueueOptions, Reconciler, Run, Trouble,
-};
+use hostler_controller::{Cache, Key, Lane, Metrics, Outcome, Queue, QueueOptions, Reconciler, Run, Trouble};
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
 use kube::{Api, Client, Resource, ResourceExt, api::PostParams};
 use prometheus_client::metrics::gauge::Gauge;

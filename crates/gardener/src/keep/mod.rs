@@ -58,7 +58,7 @@ impl Reconciler for Keeper {
                 if machines.iter().any(|machine| uses_class(machine, key)) {
                     return Ok(Sure::Used);
                 }
-                let names = machines.iter().map(|machine| machine.name_any()).collect();
+                let names = machines.iter().map(ResourceExt::name_any).collect();
                 self.no_servers_left(&class, &names).await
             };
             self.keep(&*class, names::FINALIZER, used, unused_for_sure).await

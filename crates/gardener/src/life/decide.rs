@@ -1,4 +1,4 @@
-use super::{Cursor, LOOK_AGAIN, Observed, StatusChange, Step, Tried, drain, text};
+use super::{Cursor, LOOK_AGAIN, Observed, StatusChange, Step, Tried, drain, health, text};
 use crate::api::{OperationState, OperationType, Phase};
 use hostler_driver::{
     Code, Failure, Finding, Identity, Machine as Server, Operation, Periods, ProviderId, Recognition, State,
@@ -26,7 +26,7 @@ fn creation(seen: &Observed) -> Step {
     let started = !matches!(seen.phase, Phase::Empty | Phase::CrashLoopBackOff);
     if started && seen.has_node_label && matches!(seen.provider_id, Some(Ok(_))) {
         // Only its node matters now, whatever becomes of class, Secret and cloud.
-        return health(seen);
+        return health::health(seen);
     }
     let identity = match &seen.ready_to_act {
         Ok(identity) => identity,
@@ -202,71 +202,6 @@ fn try_again(operation: Operation, failure: &Failure) -> Step {
 pub(super) fn written_or(seen: &Observed, change: StatusChange, next: Step) -> Step {
     let same_phase = change.phase.is_none_or(|phase| phase == seen.phase);
     if same_phase && change.description == seen.description { next } else { Step::WriteStatus(change) }
-}
-
-/// The server was started; now its node decides.
-fn health(seen: &Observed) -> Step {
-    let healthy = seen.node.as_ref().is_some_and(|node| node.ready);
-    let held_back = seen.node.as_ref().is_some_and(|node| node.critical_components_missing);
-    let name = &seen.name;
-    let change = |phase, operation, state, description| {
-        Step::WriteStatus(StatusChange {
-            phase: Some(phase),
-            timeout_active: false,
-            description,
-            error_code: None,
-            state,
-            operation,
-        })
-    };
-    match seen.phase {
-        Phase::Pending if healthy && !held_back => change(
-            Phase::Running,
-            OperationType::Create,
-            OperationState::Successful,
-            format!("Machine {name} successfully joined the cluster"),
-        ),
-        Phase::Unknown | Phase::Failed if healthy => change(
-            Phase::Running,
-            OperationType::HealthCheck,
-            OperationState::Successful,
-            format!("Machine {name} successfully re-joined the cluster"),
-        ),
-        Phase::Pending => {
-            let age = seen.now.duration_since(seen.created_at);
-            if age > seen.creation_timeout {
-                let minutes = seen.creation_timeout.as_mins();
-                return change(
-                    Phase::Failed,
-                    OperationType::Create,
-                    OperationState::Failed,
-                    format!("Machine {name} failed to join the cluster in {minutes} minutes."),
-                );
-            }
-            let left = (seen.creation_timeout - age).unsigned_abs().max(Duration::from_secs(1));
-            let (reason, message) = if healthy {
-                (
-                    "CriticalComponentsNotReady",
-                    "the node is Ready, its critical components are not".to_owned(),
-                )
-            } else {
-                ("NodeNotReady", format!("waiting for node {name} to join and become Ready"))
-            };
-            Step::Wait { reason, message, again: left.min(LOOK_AGAIN.unsigned_abs()) }
-        }
-        Phase::Running if !healthy => {
-            let what = match &seen.node {
-                None => format!(
-                    "Node object went missing. Machine {name} is unhealthy - changing MachinePhase to Unknown"
-                ),
-                Some(_) => format!(
-                    "Machine {name} is unhealthy - changing MachinePhase to Unknown. Node conditions: Ready is not True"
-                ),
-            };
-            change(Phase::Unknown, OperationType::HealthCheck, OperationState::Processing, what)
-        }
-        _ => Step::Done,
-    }
 }
 
 pub(super) fn deleting_with(description: String, state: OperationState) -> StatusChange {

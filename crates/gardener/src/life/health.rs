@@ -32,7 +32,9 @@ fn new_phase(seen: &Observed) -> Option<StatusChange> {
             Phase::Unknown,
             OperationType::HealthCheck,
             OperationState::Processing,
-            format!("Node object went missing. Machine {name} is unhealthy - changing MachinePhase to Unknown"),
+            format!(
+                "Node object went missing. Machine {name} is unhealthy - changing MachinePhase to Unknown"
+            ),
         )),
         (Some(node), Phase::Running) if !node.ready => Some(change(
             Phase::Unknown,
@@ -104,7 +106,8 @@ fn unwell(seen: &Observed) -> Step {
     let left = timeout.saturating_sub(seen.now.duration_since(since));
     let limit = in_go(timeout.unsigned_abs());
     if !left.is_negative() {
-        let message = format!("waiting for node {name} to become healthy; after {limit} the machine has failed");
+        let message =
+            format!("waiting for node {name} to become healthy; after {limit} the machine has failed");
         return Step::Wait { reason: "NodeUnhealthy", message, again: soon(left) };
     }
     if let Some(other) = &seen.replaced {
@@ -132,7 +135,14 @@ fn change(
     state: OperationState,
     description: String,
 ) -> StatusChange {
-    StatusChange { phase: Some(phase), timeout_active: false, description, error_code: None, state, operation }
+    StatusChange {
+        phase: Some(phase),
+        timeout_active: false,
+        description,
+        error_code: None,
+        state,
+        operation,
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,13 @@ fn at(minute: i64) -> Timestamp {
 }
 
 fn node(ready: bool) -> NodeView {
-    NodeView { name: "m".into(), ready, recorded: true, conditions: "Ready: no".into(), ..NodeView::default() }
+    NodeView {
+        name: "m".into(),
+        ready,
+        recorded: true,
+        conditions: "Ready: no".into(),
+        ..NodeView::default()
+    }
 }
 
 /// A machine that was made in minute 0 and has been in its phase since minute 100; it is minute 105.
@@ -55,15 +61,23 @@ fn written(step: Step) -> (Phase, OperationType, OperationState, String) {
 
 #[test]
 fn a_node_that_is_well_makes_its_machine_run() {
-    for phase in [Phase::Pending, Phase::Available, Phase::Unknown, Phase::Failed, Phase::InPlaceUpdateSuccessful] {
+    for phase in
+        [Phase::Pending, Phase::Available, Phase::Unknown, Phase::Failed, Phase::InPlaceUpdateSuccessful]
+    {
         let (to, operation, state, said) = written(decide(&seen(phase, Some(node(true)))));
-        assert_eq!((to, operation, state), (Phase::Running, OperationType::HealthCheck, OperationState::Successful));
+        assert_eq!(
+            (to, operation, state),
+            (Phase::Running, OperationType::HealthCheck, OperationState::Successful)
+        );
         assert_eq!(said, "Machine m successfully re-joined the cluster", "{phase:?}");
     }
     let mut new = seen(Phase::Pending, Some(node(true)));
     new.operation = Some((OperationType::Create, OperationState::Processing));
     let (_, operation, _, said) = written(decide(&new));
-    assert_eq!((operation, said.as_str()), (OperationType::Create, "Machine m successfully joined the cluster"));
+    assert_eq!(
+        (operation, said.as_str()),
+        (OperationType::Create, "Machine m successfully joined the cluster")
+    );
     for phase in [Phase::InPlaceUpdating, Phase::InPlaceUpdateFailed] {
         assert!(!matches!(decide(&seen(phase, Some(node(true)))), Step::WriteStatus(_)), "{phase:?}");
     }
@@ -83,10 +97,16 @@ fn critical_components_hold_back_new_machines_only() {
 fn a_node_that_is_unwell_or_missing_makes_its_machine_unknown() {
     for (node, expected) in [
         (None, "Node object went missing. Machine m is unhealthy - changing MachinePhase to Unknown"),
-        (Some(node(false)), "Machine m is unhealthy - changing MachinePhase to Unknown. Node conditions: Ready: no"),
+        (
+            Some(node(false)),
+            "Machine m is unhealthy - changing MachinePhase to Unknown. Node conditions: Ready: no",
+        ),
     ] {
         let (phase, operation, state, said) = written(decide(&seen(Phase::Running, node)));
-        assert_eq!((phase, operation, state), (Phase::Unknown, OperationType::HealthCheck, OperationState::Processing));
+        assert_eq!(
+            (phase, operation, state),
+            (Phase::Unknown, OperationType::HealthCheck, OperationState::Processing)
+        );
         assert_eq!(said, expected);
     }
 }
@@ -106,13 +126,17 @@ fn a_machine_fails_when_its_time_is_over() {
     assert_eq!((phase, operation, state), (Phase::Failed, OperationType::Create, OperationState::Failed));
     assert_eq!(said, "Machine m failed to join the cluster in 20m0s minutes.");
     pending.creation_timeout = SignedDuration::from_mins(105);
-    assert!(matches!(decide(&pending), Step::Wait { reason: "NodeNotReady", again, .. } if again.as_secs() == 1));
+    assert!(
+        matches!(decide(&pending), Step::Wait { reason: "NodeNotReady", again, .. } if again.as_secs() == 1)
+    );
 
     for (since, expected) in [(96, Some(60)), (95, Some(1)), (94, None)] {
         let mut unwell = seen(Phase::Unknown, Some(node(false)));
         unwell.phase_since = Some(at(since));
         match (decide(&unwell), expected) {
-            (Step::Wait { reason: "NodeUnhealthy", again, .. }, Some(seconds)) => assert_eq!(again.as_secs(), seconds),
+            (Step::Wait { reason: "NodeUnhealthy", again, .. }, Some(seconds)) => {
+                assert_eq!(again.as_secs(), seconds);
+            }
             (Step::GiveUp(change), None) => assert_eq!(
                 change.description,
                 "Machine m health checks failing since last 10m0s minutes. Updating machine phase to Failed. Node Conditions: Ready: no"

@@ -7,6 +7,7 @@
 mod cursor;
 mod decide;
 mod drain;
+mod health;
 #[cfg(test)]
 mod walk;
 
@@ -83,7 +84,12 @@ impl AttemptMark {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeView {
     pub name: String,
+    /// All conditions that count say that it is well.
     pub ready: bool,
+    /// Its conditions in words.
+    pub conditions: String,
+    /// They are in the Machine's status as they are.
+    pub recorded: bool,
     /// Gardener's own taint holds the machine back although the node is Ready.
     pub critical_components_missing: bool,
 }
@@ -111,7 +117,11 @@ pub struct Observed {
     pub deleting: bool,
     pub has_finalizer: bool,
     pub phase: Phase,
+    /// When the phase was written.
+    pub phase_since: Option<Timestamp>,
     pub description: String,
+    /// What the last operation was, and how it stands.
+    pub operation: Option<(OperationType, OperationState)>,
     /// When the last operation was written.
     pub operation_at: Option<Timestamp>,
     /// What `spec.providerID` says; unreadable text is an error.
@@ -132,6 +142,10 @@ pub struct Observed {
     /// The last thing that failed in this run, with what was tried.
     pub failure: Option<(Tried, Failure)>,
     pub node: Option<NodeView>,
+    /// How long it may be unhealthy; nothing is for ever.
+    pub health_timeout: Option<SignedDuration>,
+    /// A machine of the same deployment that is being replaced.
+    pub replaced: Option<String>,
     /// What comes next in the drain, while it is the drain's turn and the node has a name.
     pub drain: Option<node::Step<node::Drained>>,
     /// The same for the node's volume attachments.
@@ -178,6 +192,10 @@ pub enum Step {
     Adopt(ProviderId),
     Settle(Box<Server>),
     WriteStatus(StatusChange),
+    /// The same for a machine that has failed, unless another one of its deployment is being replaced by then.
+    GiveUp(StatusChange),
+    /// Copy the node's conditions into the status.
+    RecordConditions,
     /// A step of the drain.
     OnNode(node::Act),
     DeleteServer(ProviderId),

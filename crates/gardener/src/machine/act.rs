@@ -1,7 +1,7 @@
 //! Carries out one step. Every write of a Machine has its version as precondition, so what was decided on an
 //! older one is refused and decided anew.
 
-use super::{AttemptMark, Machine, MachineController, Means, Memory, Next, Purpose, Tried};
+use super::{AttemptMark, Machine, MachineController, Means, Memory, Next, Purpose, Tried, health};
 use crate::{
     api::{OperationState, OperationType, Phase, names},
     life::{StatusChange, Step},
@@ -88,6 +88,8 @@ impl MachineController {
                 }
                 self.write_status(machine, change, memory).await
             }
+            Step::GiveUp(change) => self.give_up(machine, change, memory).await,
+            Step::RecordConditions => self.record_conditions(machine, memory).await,
             // These act on the word of the object alone, which may be another one's of the same name by now.
             Step::OnNode(_) | Step::DeleteNode | Step::DeleteServer(_) if !memory.fresh => {
                 self.refresh(machine, memory).await
@@ -146,7 +148,31 @@ impl MachineController {
         Ok(Next::Again(Box::new(live)))
     }
 
-    async fn write_status(
+    async fn record_conditions(
+        &self,
+        mut machine: Box<Machine>,
+        memory: &mut Memory,
+    ) -> Result<Next, Trouble> {
+        self.copy_conditions(&mut machine);
+        self.replace_status(machine, memory).await
+    }
+
+    /// What the node says is in the Machine's status too, word for word.
+    fn copy_conditions(&self, machine: &mut Machine) {
+        if let Some(node) = self.node(machine) {
+            let status = machine.status.get_or_insert_default();
+            status.conditions = health::conditions_of(&node).to_vec();
+        }
+    }
+
+    async fn replace_status(&self, machine: Box<Machine>, memory: &mut Memory) -> Result<Next, Trouble> {
+        let api = self.machines(&machine);
+        let written = api.replace_status(&machine.name_any(), &PostParams::default(), &machine).await?;
+        memory.fresh = true;
+        Ok(Next::Again(Box::new(written)))
+    }
+
+    pub(super) async fn write_status(
         &self,
         mut machine: Box<Machine>,
         change: StatusChange,
@@ -172,17 +198,23 @@ impl MachineController {
                 status.addresses.push(address);
             }
         }
+        // What was to be kept for a while is not, once it is made anew, updated or deleted.
+        if change.error_code.is_some()
+            || matches!(change.operation, OperationType::Delete | OperationType::InPlaceUpdate)
+        {
+            status.current_status.preserve_expiry_time = None;
+        }
         machine.status = Some(status);
+        if change.operation != OperationType::Delete {
+            self.copy_conditions(&mut machine);
+        }
         // A deletion's failure has no code of its own in the status.
         let deletion_failed =
             change.operation == OperationType::Delete && change.state == OperationState::Failed;
         if change.error_code.is_some() || deletion_failed {
             self.event(&machine, EventKind::Warning, "CloudFailure", &change.description);
         }
-        let api = self.machines(&machine);
-        let written = api.replace_status(&machine.name_any(), &PostParams::default(), &machine).await?;
-        memory.fresh = true;
-        Ok(Next::Again(Box::new(written)))
+        self.replace_status(machine, memory).await
     }
 
     /// Shows people the end of the console of a server whose node did not join in time.

@@ -52,7 +52,8 @@ impl MachineController {
             let namespace = machine.namespace().unwrap_or_default();
             let machines: Api<Machine> = Api::namespaced(self.control.clone(), &namespace);
             let all = machines.list(&ListParams::default()).await?.items;
-            let others = all.iter().filter(|other| other.labels().get(names::DEPLOYMENT_LABEL) == Some(deployment));
+            let others =
+                all.iter().filter(|other| other.labels().get(names::DEPLOYMENT_LABEL) == Some(deployment));
             for other in others {
                 self.caches.machines.learn(Arc::new(other.clone()));
                 if is_replaced(other) {
@@ -127,6 +128,8 @@ mod tests {
 
     const DEFAULT: &str = "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable";
 
+    type Said = &'static [(&'static str, &'static str)];
+
     fn conditions(all: &[(&str, &str)]) -> Vec<NodeCondition> {
         let one = |(kind, status): &(&str, &str)| NodeCondition {
             type_: (*kind).to_owned(),
@@ -138,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_node_is_well_by_its_conditions() {
-        let table: [(&[(&str, &str)], &str, bool); 12] = [
+        let table: [(Said, &str, bool); 12] = [
             (&[], DEFAULT, false),
             (&[("Ready", "True")], DEFAULT, true),
             (&[("Ready", "False")], DEFAULT, false),
@@ -161,7 +164,8 @@ mod tests {
     fn only_what_matters_is_recorded_anew() {
         let base = conditions(&[("Ready", "True"), ("DiskPressure", "False")]);
         let mut beats = base.clone();
-        beats[0].last_heartbeat_time = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH));
+        beats[0].last_heartbeat_time =
+            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH));
         beats[0].reason = Some("KubeletReady".into());
         assert!(!differ(&base, &beats));
         assert!(differ(&base, &conditions(&[("Ready", "False"), ("DiskPressure", "False")])));
@@ -176,8 +180,10 @@ mod tests {
     #[test]
     fn machines_that_come_and_go_count_as_replacements() {
         let machine = |phase: &str, preserved: Value, deleted: Value| -> Machine {
-            serde_json::from_value(json!({"metadata": {"name": "m", "deletionTimestamp": deleted},
-                "status": {"currentStatus": {"phase": phase, "preserveExpiryTime": preserved}}}))
+            serde_json::from_value(
+                json!({"metadata": {"name": "m", "deletionTimestamp": deleted}, "spec": {},
+                "status": {"currentStatus": {"phase": phase, "preserveExpiryTime": preserved}}}),
+            )
             .unwrap()
         };
         let (never, then) = (Value::Null, json!("2026-01-01T00:00:00Z"));

@@ -2,12 +2,14 @@
 
 mod act;
 mod drain;
+mod health;
 mod observe;
 mod setup;
 
 use crate::{
     api::{Machine, MachineClass},
     clouds::Clouds,
+    freeze::Frozen,
     life::{AttemptMark, Observed, Sightings, Step, Tried, decide},
     metrics::Metrics,
     options::Options,
@@ -32,6 +34,8 @@ pub use setup::{Parts, run};
 
 /// A run that has taken so many steps gives others a turn.
 const STEPS_PER_RUN: usize = 24;
+/// A thaw wakes everybody; this is for the case that nobody does.
+const FROZEN_AGAIN: Duration = Duration::from_mins(10);
 const CREATE: Lane = Lane { name: "create", workers: 50 };
 const DELETE: Lane = Lane { name: "delete", workers: 50 };
 const DRAIN: Lane = Lane { name: "drain", workers: 50 };
@@ -57,6 +61,9 @@ struct MachineController {
     recorder: Recorder,
     /// Drivers whose changes nobody listens to yet.
     new_drivers: mpsc::UnboundedSender<Arc<dyn Driver>>,
+    /// Held by whoever gives a machine up.
+    replacing: tokio::sync::Mutex<()>,
+    frozen: Frozen,
     /// What each machine waits for, so that it is told once.
     waits: Mutex<BTreeMap<Key, Wait>>,
 }
@@ -119,6 +126,9 @@ impl Reconciler for MachineController {
             self.drainer.forget(&run.key);
             return Ok(Outcome::Done);
         };
+        if self.frozen.is_frozen() && machine.meta().deletion_timestamp.is_none() {
+            return Ok(Outcome::Wait { reason: "Frozen", check: Some(FROZEN_AGAIN) });
+        }
         let mut machine = Box::new(Machine::clone(&machine));
         let mut memory = Memory::default();
         for _ in 0..STEPS_PER_RUN {

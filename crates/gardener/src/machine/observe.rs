@@ -4,7 +4,10 @@ use super::{
     AttemptMark, Identity, Machine, MachineController, Means, Memory, Observed, Order, Purpose,
     drain::{self, Turn},
 };
-use crate::{api::names, keep::Keeper, life::NodeView};
+use crate::{
+    api::{Phase, names},
+    keep::Keeper,
+};
 use hostler_base::GoDuration;
 use hostler_controller::Key;
 use hostler_driver::{Attempt, Code, Described, Failure, ProviderId, UserData, Written};
@@ -117,7 +120,9 @@ impl MachineController {
             deleting: meta.deletion_timestamp.is_some(),
             has_finalizer: machine.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
             phase: status.current_status.phase,
+            phase_since: status.current_status.last_update_time.map(|time| time.0),
             description: status.last_operation.description,
+            operation: status.last_operation.operation.zip(status.last_operation.state),
             operation_at: status.last_operation.last_update_time.map(|time| time.0),
             provider_id: provider_id.map(|id| id.parse::<ProviderId>().map_err(|error| error.to_string())),
             has_node_label: machine.labels().contains_key(names::NODE_LABEL),
@@ -139,7 +144,17 @@ impl MachineController {
                 .and_then(|means| self.check(means).err()),
             sightings: memory.sightings.clone(),
             failure: memory.failure.clone(),
-            node: self.node(machine).filter(|_| !memory.node_deleted).map(|node| node_view(&node)),
+            node: self
+                .node(machine)
+                .filter(|_| !memory.node_deleted)
+                .map(|node| self.node_view(machine, &node)),
+            health_timeout: (machine.spec.configuration.disable_health_timeout != Some(true)).then(|| {
+                let own = machine.spec.configuration.health_timeout.as_deref();
+                own.and_then(read).unwrap_or_else(|| signed(self.options.health_timeout))
+            }),
+            replaced: matches!(status.current_status.phase, Phase::Unknown | Phase::InPlaceUpdateFailed)
+                .then(|| self.replaced(machine))
+                .flatten(),
             drain: order.as_ref().filter(|_| turn == Some(Turn::Drain)).map(|order| self.drainer.look(order)),
             attachments: order
                 .as_ref()
@@ -155,15 +170,6 @@ impl MachineController {
         let name = machine.labels().get(names::NODE_LABEL)?;
         let node = self.caches.nodes.get(&Key::new("Node", "", name.clone()))?;
         is_node_of(&machine.spec.provider_id, &node).then_some(node)
-    }
-}
-
-fn node_view(node: &Node) -> NodeView {
-    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
-    NodeView {
-        name: node.name_any(),
-        ready: hostler_node::is_ready(node),
-        critical_components_missing: taints.iter().any(|taint| taint.key == names::CRITICAL_COMPONENTS_TAINT),
     }
 }
 
@@ -229,16 +235,21 @@ impl Whereabouts {
 
 /// The annotation, else the spec, else the default; what cannot be read is passed over.
 fn creation_timeout(machine: &Machine, default: Duration) -> SignedDuration {
-    let read = |text: &String| {
-        let GoDuration(duration) = text.parse().ok()?;
-        SignedDuration::try_from(duration).ok()
-    };
     machine
         .annotations()
         .get(names::CREATION_TIMEOUT_ANNOTATION)
-        .and_then(read)
-        .or_else(|| machine.spec.configuration.creation_timeout.as_ref().and_then(read))
-        .unwrap_or_else(|| SignedDuration::try_from(default).unwrap_or(SignedDuration::MAX))
+        .and_then(|text| read(text))
+        .or_else(|| machine.spec.configuration.creation_timeout.as_deref().and_then(read))
+        .unwrap_or_else(|| signed(default))
+}
+
+fn read(text: &str) -> Option<SignedDuration> {
+    let GoDuration(duration) = text.parse().ok()?;
+    SignedDuration::try_from(duration).ok()
+}
+
+fn signed(duration: Duration) -> SignedDuration {
+    SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::{Caches, MachineController, queue};
 use crate::{
     api::{Machine, MachineClass},
     clouds::Clouds,
+    freeze::{self, FreezeController, Frozen},
     keep::{self, Keeper},
     options::Options,
     orphans::{self, Books, Collector},
@@ -65,6 +66,8 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
     health.add_queue(&keep_queue);
     let orphan_queue = orphans::queue(&clock, &chance, &metrics);
     health.add_queue(&orphan_queue);
+    let freeze_queue = freeze::queue(&clock, &chance, &metrics);
+    health.add_queue(&freeze_queue);
     let watching = WatchOptions::default;
     let machines = Watch::<Machine>::namespaced(
         control.clone(),
@@ -171,6 +174,21 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         options: options.orphans,
         books: Books::new(&metrics),
     });
+    let frozen = Frozen::default();
+    let freezer = FreezeController::new(
+        freeze::Parts {
+            control: control.clone(),
+            target: target.clone(),
+            namespace: namespace.clone(),
+            machines: caches.machines.clone(),
+            queue: queue.clone(),
+            clock: clock.clone(),
+            options: options.freeze,
+            frozen: frozen.clone(),
+        },
+        &metrics,
+    );
+    let freezer = Arc::new(freezer);
     let (new_drivers, arrivals) = mpsc::unbounded_channel();
     let controller = Arc::new(MachineController {
         control,
@@ -184,6 +202,8 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         options,
         metrics: crate::metrics::Metrics::new(&metrics),
         waits: Mutex::new(BTreeMap::new()),
+        replacing: tokio::sync::Mutex::default(),
+        frozen,
         caches,
     });
     let drainable = near_nodes.synced();
@@ -198,11 +218,13 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
     let no_more_events = CancellationToken::new();
     let work = async {
         if stop.run_until_cancelled(synced).await.is_some() {
+            freeze_queue.wake(freezer.key());
             tokio::join!(
                 biased;
                 queue.run(controller.clone(), stop.clone()),
                 keep_queue.run(keeper.clone(), stop.clone()),
                 orphan_queue.run(collector, stop.clone()),
+                freeze_queue.run(freezer.clone(), stop.clone()),
             );
         }
         // What the last steps have to say is written too, and then everything ends with the writer.

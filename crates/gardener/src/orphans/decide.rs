@@ -260,8 +260,7 @@ mod tests {
 
     #[test]
     fn what_is_not_marked_as_ours_is_no_orphan_whatever_the_cloud_lists() {
-        type Change = fn(&mut Server);
-        let foreign: [(&str, Change); 6] = [
+        let foreign: [(&str, fn(&mut Server)); 6] = [
             ("another cluster", |server| server.marks.domain = Some("theirs".into())),
             ("no cluster", |server| server.marks.domain = None),
             ("another class", |server| server.marks.class = Some("d".into())),
@@ -307,14 +306,13 @@ mod tests {
                 Owner::Has(id("s"))
             );
         }
-        type Change = fn(&mut serde_json::Value);
-        let busy: [(&str, Change); 6] = [
+        let busy: [(&str, fn(&mut serde_json::Value)); 6] = [
             ("new", |machine| machine["status"] = json!({})),
             ("crash loop", |machine| machine["status"]["currentStatus"]["phase"] = json!("CrashLoopBackOff")),
             ("no id", |machine| machine["spec"]["providerID"] = json!("")),
             ("unreadable id", |machine| machine["spec"]["providerID"] = json!("who knows")),
             ("ordering", |machine| {
-                machine["metadata"]["annotations"][names::ATTEMPT_ANNOTATION] = json!("x")
+                machine["metadata"]["annotations"][names::ATTEMPT_ANNOTATION] = json!("x");
             }),
             ("deleting", |machine| machine["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")),
         ];

@@ -134,7 +134,7 @@ impl Reconciler for Collector {
                 let again = Periods::default().of(retry::retry(Operation::Delete, failure.code));
                 Err(Trouble::after(failure, again.unwrap_or(GATHER)))
             }
-            None => Ok(Outcome::After(pass.again.map_or(self.period(), |again| again.min(self.period())))),
+            None => Ok(Outcome::After(pass.again.unwrap_or(Duration::MAX).min(self.period()))),
         }
     }
 }

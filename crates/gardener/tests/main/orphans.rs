@@ -32,8 +32,8 @@ fn plant(stage: &Stage, name: &str, class: &str, cluster: &str) -> String {
     stage.cloud.add_foreign(PROJECT, REGION, name, &labels)
 }
 
-/// A Machine that runs on this server.
-async fn own(stage: &Stage, name: &str, class: &str, server: &str) {
+/// A Machine that has this server.
+async fn own(stage: &Stage, name: &str, class: &str, server: &str, phase: &str) {
     let machine = json!({
         "metadata": {"name": name, "finalizers": [FINALIZER], "labels": {"node": name},
             "annotations": {"machinepriority.machine.sapcloud.io": "3"}},
@@ -41,7 +41,7 @@ async fn own(stage: &Stage, name: &str, class: &str, server: &str) {
     });
     let machines = Api::<Machine>::namespaced(stage.admin.clone(), NAMESPACE);
     stage.create(machines.clone(), machine).await;
-    let status = json!({"status": {"currentStatus": {"phase": "Running"},
+    let status = json!({"status": {"currentStatus": {"phase": phase},
         "lastOperation": {"type": "Create", "state": "Successful", "description": "it runs"}}});
     machines.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
 }
@@ -61,13 +61,15 @@ struct Scene {
 
 impl Scene {
     async fn new(plan: Plan, settings: Settings) -> Self {
+        // Without nodes nobody looks after them, and the scene is calm.
+        let phase = if settings.joins_without_token { "Running" } else { "Available" };
         let stage = Stage::unobserved(plan, settings).await;
         stage.create_class_and_secret().await;
         stage.create(stage.classes(), large()).await;
         let mut kept: BTreeSet<String> = [stage.foreign.clone()].into();
         for (name, class) in [("m-1", "small"), ("m-2", "small"), ("m-3", "large")] {
             let server = plant(&stage, name, class, CLUSTER);
-            own(&stage, name, class, &server).await;
+            own(&stage, name, class, &server, phase).await;
             kept.insert(server);
         }
         kept.insert(plant(&stage, "lost-1", "small", OTHER_CLUSTER));
@@ -117,11 +119,15 @@ fn options(change: impl FnOnce(&mut OrphanOptions)) -> Options {
 
 /// Two orphans of two classes are collected, and nothing else is touched.
 async fn collection(plan: Plan, settings: Settings) -> Finished {
+    let settings = Settings { joins_without_token: false, ..settings };
     let mut scene = Scene::new(plan, settings).await;
     let lost =
         [plant(&scene.stage, "lost-1", "small", CLUSTER), plant(&scene.stage, "lost-2", "large", CLUSTER)];
     scene.observe();
-    scene.stage.start_controller();
+    scene.stage.start_controller_with(&options(|orphans| {
+        orphans.grace = Duration::from_mins(1);
+        orphans.period = Duration::from_mins(5);
+    }));
     let mut goal = Ok(());
     for server in &lost {
         if goal.is_ok() {
@@ -129,7 +135,7 @@ async fn collection(plan: Plan, settings: Settings) -> Finished {
         }
     }
     // Whatever is on its way would show up now.
-    scene.stage.world.run_for(Duration::from_mins(1)).await;
+    scene.stage.world.run_for(Duration::from_secs(10)).await;
     scene.stage.world.finish(goal)
 }
 
@@ -247,7 +253,7 @@ async fn a_machine_that_no_watch_has_shown_keeps_its_server() {
     blind.store(true, Ordering::Relaxed);
     scene.stage.world.run_for(Duration::from_mins(2)).await;
     let server = plant(&scene.stage, "m-9", "small", CLUSTER);
-    own(&scene.stage, "m-9", "small", &server).await;
+    own(&scene.stage, "m-9", "small", &server, "Running").await;
     scene.kept.insert(server);
     let lost = plant(&scene.stage, "lost-1", "small", CLUSTER);
     scene.observe();

@@ -55,6 +55,10 @@ struct Written {
     node_label: bool,
     attempt: Option<Age>,
     place: bool,
+    /// The status has the node's conditions as they are.
+    recorded: bool,
+    /// It has been in its phase for longer than it may be unhealthy.
+    long: bool,
 }
 
 /// What one run knows; gone with the run.
@@ -188,8 +192,16 @@ impl Actor {
             node_label: false,
             attempt: None,
             place: false,
+            recorded: false,
+            long: false,
         };
         Self { written: Some(written), memory: Memory::default(), node: Node::None, in_flight: false }
+    }
+
+    fn conditions_change(&mut self) {
+        if let Some(written) = &mut self.written {
+            written.recorded = false;
+        }
     }
 
     fn observe(&self, written: &Written, actor: usize, class: bool) -> Observed {
@@ -230,7 +242,9 @@ impl Actor {
             deleting: written.deleting,
             has_finalizer: written.finalizer,
             phase: written.phase,
+            phase_since: Some(now() - SignedDuration::from_mins(if written.long { 60 } else { 1 })),
             description: written.description.clone(),
+            operation: None,
             operation_at: None,
             provider_id: written.provider_id.map(|number| Ok(id(number))),
             has_node_label: written.node_label,
@@ -253,10 +267,15 @@ impl Actor {
             node: match self.node {
                 _ if !written.node_label => None,
                 Node::None => None,
-                Node::Joined { ready, .. } => {
-                    Some(NodeView { name: "m".into(), ready, ..NodeView::default() })
-                }
+                Node::Joined { ready, .. } => Some(NodeView {
+                    name: "m".into(),
+                    ready,
+                    recorded: written.recorded,
+                    ..NodeView::default()
+                }),
             },
+            health_timeout: Some(SignedDuration::from_mins(10)),
+            replaced: None,
             drain: written.node_label.then_some(match self.node {
                 Node::Joined { cordoned: false, .. } => node::Step::Act(node::Act::Cordon),
                 _ => node::Step::Done(node::Drained {
@@ -384,9 +403,11 @@ impl World {
             let up = self.owned(index).any(|vm| vm.life == Life::Up);
             match actor.node {
                 Node::None if up && index < self.detailed => with("its node joins", &|world| {
+                    world.actors[index].conditions_change();
                     world.actors[index].node = Node::Joined { ready: true, cordoned: false };
                 }),
                 Node::Joined { ready: true, cordoned } if !up => with("its node is lost", &|world| {
+                    world.actors[index].conditions_change();
                     world.actors[index].node = Node::Joined { ready: false, cordoned };
                 }),
                 _ => {}
@@ -409,6 +430,13 @@ impl World {
                     let actor = &mut world.actors[index];
                     actor.written = written.map(|written| Written { finalizer: true, ..written });
                     actor.memory = memory;
+                });
+            }
+            if written.phase == Phase::Unknown && !written.long {
+                with("it stays unhealthy", &|world| {
+                    if let Some(written) = &mut world.actors[index].written {
+                        written.long = true;
+                    }
                 });
             }
             if !written.deleting {
@@ -585,12 +613,15 @@ impl World {
                 *memory = Memory::default();
             }
             Step::Settle(_) => memory.settled = true,
-            Step::WriteStatus(StatusChange { phase, description, .. }) => {
+            Step::WriteStatus(StatusChange { phase, description, .. })
+            | Step::GiveUp(StatusChange { phase, description, .. }) => {
                 written.description.clone_from(description);
                 if let Some(phase) = phase {
                     written.phase = *phase;
+                    written.long = false;
                 }
             }
+            Step::RecordConditions => written.recorded = true,
             Step::OnNode(_) => actor.node = Node::Joined { ready: true, cordoned: true },
             Step::DeleteServer(_) => *memory = Memory::default(),
             Step::DeleteNode => actor.node = Node::None,
