@@ -7,6 +7,8 @@ mod drain;
 mod flow;
 #[path = "main/health.rs"]
 mod health;
+#[path = "main/in_place.rs"]
+mod in_place;
 #[path = "main/keep.rs"]
 mod keep;
 #[path = "main/life.rs"]

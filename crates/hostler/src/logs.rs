@@ -15,9 +15,9 @@ pub struct Options {
     /// How log lines look.
     #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
     log_format: Format,
-    /// Which log lines are written: a level, or per part such as `warn,hostler_gardener=debug`.
-    #[arg(long, global = true, env = "RUST_LOG", default_value = "info", value_name = "FILTER")]
-    log_level: String,
+    /// Which log lines are written, `info` if nothing is said: a level, or per part such as `warn,hostler_gardener=debug`.
+    #[arg(long, global = true, env = "RUST_LOG", value_name = "FILTER")]
+    log_level: Option<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -27,9 +27,11 @@ enum Format {
 }
 
 impl Options {
-    pub fn start(&self) -> anyhow::Result<()> {
-        let lines = EnvFilter::try_new(&self.log_level)
-            .with_context(|| format!("--log-level or RUST_LOG: {:?} is no filter", self.log_level))?;
+    /// Begins to write, at the given level if nobody has chosen one.
+    pub fn start(&self, level: Option<&str>) -> anyhow::Result<()> {
+        let chosen = self.log_level.as_deref().or(level).unwrap_or("info");
+        let lines = EnvFilter::try_new(chosen)
+            .with_context(|| format!("--log-level or RUST_LOG: {chosen:?} is no filter"))?;
         // A span names the object that a line is about, so it is needed even where its own level is not.
         let filter = lines.or(filter_fn(|meta| meta.is_span() && meta.target().starts_with("hostler")));
         let layer =

@@ -1,6 +1,6 @@
 //! `hostler machine-controller`: the Gardener Machine controller as a process of its own.
 
-use crate::{kubeconfig, machine_sets, stop::StopSignals, web};
+use crate::{kubeconfig, machine_sets, stop::StopSignals, upstream, web};
 use anyhow::{Context, bail};
 use clap::{ArgAction, Args};
 use hostler_base::{Chance, Clock, GoDuration, Transport};
@@ -77,6 +77,9 @@ pub struct Options {
     /// How long one may give no answer until machines are left alone.
     #[arg(long, default_value = "30s", value_name = "DURATION")]
     machine_safety_apiserver_statuscheck_timeout: GoDuration,
+    /// How long an update in place may take, for Machines that do not say.
+    #[arg(long, default_value = "20m", value_name = "DURATION")]
+    machine_inplace_update_timeout: GoDuration,
     /// How long a drain may take before it is forced, for Machines that do not say.
     #[arg(long, default_value = "2h", value_name = "DURATION")]
     machine_drain_timeout: GoDuration,
@@ -107,12 +110,24 @@ pub struct Options {
     /// Calls that may come at once.
     #[arg(long, default_value_t = 30, value_name = "CALLS")]
     kube_api_burst: u32,
+    /// How many Machines of one kind of work are worked on at once.
+    #[arg(long, default_value_t = 50, value_name = "MACHINES")]
+    concurrent_syncs: usize,
+    /// How often every Machine is looked at whether or not something changed.
+    #[arg(long, default_value = "12h", value_name = "DURATION")]
+    min_resync_period: GoDuration,
+    /// How long to wait when the cloud has no room; 0 means 10m.
+    #[arg(long, default_value = "10m", value_name = "DURATION")]
+    resource_exhausted_retry: GoDuration,
+    #[command(flatten)]
+    pub upstream: upstream::Options,
     #[command(flatten)]
     sets: machine_sets::Options,
 }
 
 pub async fn run(options: Options) -> anyhow::Result<()> {
     options.check()?;
+    options.upstream.warn();
     let environment = environment()?;
     let mut signals = StopSignals::listen()?;
     let (clock, chance, metrics) = (Clock::system(), Chance::from_entropy(), Metrics::new());
@@ -199,6 +214,10 @@ impl Options {
             creation_timeout: self.machine_creation_timeout.0,
             health_timeout: self.machine_health_timeout.0,
             node_conditions: self.node_conditions.clone(),
+            in_place_update_timeout: self.machine_inplace_update_timeout.0,
+            workers: self.concurrent_syncs,
+            resync: self.min_resync_period.0,
+            resource_exhausted_retry: self.resource_exhausted_retry.0,
             drain: DrainLimits {
                 timeout: self.machine_drain_timeout.0,
                 evict_retries: self.machine_max_evict_retries,
@@ -220,6 +239,10 @@ impl Options {
 
     /// Values that would let nobody work, or two at once, are refused at the start.
     fn check(&self) -> anyhow::Result<()> {
+        self.upstream.check()?;
+        if self.concurrent_syncs == 0 {
+            bail!("--concurrent-syncs: give a number above zero");
+        }
         if !(self.kube_api_qps.is_finite() && self.kube_api_qps > 0.0 && self.kube_api_burst > 0) {
             bail!("--kube-api-qps and --kube-api-burst: give numbers above zero");
         }
@@ -340,3 +363,7 @@ fn instance() -> String {
     let host = Some(host.trim()).filter(|host| !host.is_empty()).unwrap_or("hostler").to_owned();
     format!("{host}_{}", uuid::Uuid::new_v4())
 }
+
+#[cfg(test)]
+#[path = "machine_controller_tests.rs"]
+mod tests;

@@ -3,6 +3,7 @@
 //! This crate is the command line and the wiring; what is wired lives in the other crates.
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod crds;
 #[cfg(feature = "playground")]
 mod dev;
@@ -13,6 +14,7 @@ mod machine_sets;
 #[cfg(feature = "playground")]
 mod sim;
 mod stop;
+mod upstream;
 mod web;
 
 use anyhow::{Context, anyhow};
@@ -45,7 +47,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let hostler = Hostler::parse();
+    let hostler = Hostler::parse_from(arguments::understood(std::env::args_os()));
     match run(hostler) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -56,7 +58,11 @@ fn main() -> ExitCode {
 }
 
 fn run(hostler: Hostler) -> anyhow::Result<()> {
-    hostler.logs.start()?;
+    let level = match &hostler.command {
+        Command::MachineController(options) => options.upstream.log_level(),
+        _ => None,
+    };
+    hostler.logs.start(level)?;
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
         .map_err(|_| anyhow!("another crypto provider is already in use"))?;

@@ -6,6 +6,7 @@
 //! boundary and fault and asks whether the goal was reached and no invariant was broken on the way.
 #![forbid(unsafe_code)]
 
+pub mod agent;
 pub mod boundaries;
 pub mod csi;
 pub mod hollow;

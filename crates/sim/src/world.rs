@@ -2,6 +2,7 @@
 //! controllers, all in one process and in one set of tasks.
 
 use crate::{
+    agent::{AgentSettings, Agents},
     csi::{Csi, CsiSettings},
     hollow::HollowNodes,
     incarnation::{Context, KUBERNETES, Process, Servers, Spec, kube_client},
@@ -188,6 +189,13 @@ impl World {
         let (csi, run) = Csi::new(settings, self.client_of("csi"), self.clock.clone());
         self.add_background(run);
         csi
+    }
+
+    /// Starts the node agents, which update nodes in place.
+    pub fn start_agents(&mut self, settings: AgentSettings) -> Agents {
+        let (agents, run) = Agents::new(settings, self.client_of("agents"), self.clock.clone());
+        self.add_background(run);
+        agents
     }
 
     /// Starts what a cluster does by itself; not to be used beside a real control plane.

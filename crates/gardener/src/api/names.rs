@@ -10,6 +10,8 @@ pub const NODE_LABEL: &str = "node";
 pub const DEPLOYMENT_LABEL: &str = "name";
 /// On a Machine: delete it without regard to its pods.
 pub const FORCE_DELETION_LABEL: &str = "force-deletion";
+/// On a Machine: `True` means that its node is drained at once for an update in place.
+pub const FORCE_DRAIN_LABEL: &str = "force-drain";
 /// On a Machine: which one goes first when there are too many; lower goes first.
 pub const PRIORITY_ANNOTATION: &str = "machinepriority.machine.sapcloud.io";
 pub const DEFAULT_PRIORITY: &str = "3";

@@ -1,7 +1,7 @@
 use super::{Cursor, LOOK_AGAIN, Observed, StatusChange, Step, Tried, drain, health, text};
 use crate::api::{OperationState, OperationType, Phase};
 use hostler_driver::{
-    Code, Failure, Finding, Identity, Machine as Server, Operation, Periods, ProviderId, Recognition, State,
+    Code, Failure, Finding, Identity, Machine as Server, Operation, ProviderId, Recognition, State,
     gone_twice, retry,
 };
 use jiff::SignedDuration;
@@ -190,12 +190,12 @@ fn creation_failed(seen: &Observed, operation: Operation, failure: &Failure) -> 
         state: OperationState::Failed,
         operation: OperationType::Create,
     };
-    written_or(seen, change, try_again(operation, failure))
+    written_or(seen, change, try_again(seen, operation, failure))
 }
 
-fn try_again(operation: Operation, failure: &Failure) -> Step {
-    let period = Periods::default().of(retry::retry(operation, failure.code));
-    Step::TryAgain { failure: failure.clone(), again: period.unwrap_or_else(|| Periods::default().short) }
+fn try_again(seen: &Observed, operation: Operation, failure: &Failure) -> Step {
+    let period = seen.periods.of(retry::retry(operation, failure.code));
+    Step::TryAgain { failure: failure.clone(), again: period.unwrap_or(seen.periods.short) }
 }
 
 /// Writes the status unless it is written already; then goes on with `next`.
@@ -310,7 +310,7 @@ fn status_unknown(seen: &Observed, failure: &Failure) -> Step {
         text::GET_VM_STATUS
     );
     let change = deleting_with(description, OperationState::Failed);
-    written_or(seen, change, try_again(Operation::FindForDelete, failure))
+    written_or(seen, change, try_again(seen, Operation::FindForDelete, failure))
 }
 
 /// Every server that carries the identity goes, and the cloud has to say twice that none is left.
@@ -400,7 +400,7 @@ fn remove(seen: &Observed, server: &Server) -> Option<Step> {
 }
 
 fn deletion_failed(seen: &Observed, operation: Operation, failure: &Failure) -> Step {
-    written_or(seen, deletion_failure(operation, failure), try_again(operation, failure))
+    written_or(seen, deletion_failure(operation, failure), try_again(seen, operation, failure))
 }
 
 fn deletion_failure(operation: Operation, failure: &Failure) -> StatusChange {

@@ -35,10 +35,12 @@ fn of_a_deletion(description: &str) -> Observed {
         failure: None,
         node: None,
         health_timeout: None,
+        in_place_timeout: SignedDuration::from_mins(20),
         replaced: None,
         drain: None,
         attachments: None,
         list_lag: Duration::ZERO,
+        periods: hostler_driver::Periods::default(),
     }
 }
 

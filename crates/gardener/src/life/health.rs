@@ -1,7 +1,7 @@
 //! A machine that has a server and the name of a node: by its node's conditions it is well, unwell for a while, or
 //! has failed.
 
-use super::{LOOK_AGAIN, Observed, StatusChange, Step};
+use super::{LOOK_AGAIN, Observed, StatusChange, Step, UpdateResult, in_place::in_place};
 use crate::{
     api::{OperationState, OperationType, Phase},
     duration::in_go,
@@ -21,7 +21,7 @@ pub(super) fn health(seen: &Observed) -> Step {
     if seen.node.as_ref().is_some_and(|node| !node.recorded) {
         return Step::RecordConditions;
     }
-    timeout(seen)
+    in_place(seen).unwrap_or_else(|| timeout(seen))
 }
 
 /// What the node says by itself, whatever the time is.
@@ -54,8 +54,30 @@ fn new_phase(seen: &Observed) -> Option<StatusChange> {
             | Phase::Failed
             | Phase::InPlaceUpdateSuccessful,
         ) if node.ready => Some(joined(seen)),
+        (Some(node), Phase::InPlaceUpdating | Phase::InPlaceUpdateFailed) => {
+            updated(seen, node.in_place.result.as_ref()?)
+        }
         _ => None,
     }
+}
+
+/// What whoever updated the node says.
+fn updated(seen: &Observed, result: &UpdateResult) -> Option<StatusChange> {
+    let name = &seen.name;
+    let (phase, state, description) = match result {
+        UpdateResult::Successful => (
+            Phase::InPlaceUpdateSuccessful,
+            OperationState::Successful,
+            format!("Machine {name} successfully updated dependencies"),
+        ),
+        UpdateResult::Failed(_) if seen.phase == Phase::InPlaceUpdateFailed => return None,
+        UpdateResult::Failed(why) => (
+            Phase::InPlaceUpdateFailed,
+            OperationState::Failed,
+            format!("Machine {name} failed to update dependencies: {why}"),
+        ),
+    };
+    Some(change(phase, OperationType::InPlaceUpdate, state, description))
 }
 
 fn joined(seen: &Observed) -> StatusChange {
@@ -74,6 +96,7 @@ fn joined(seen: &Observed) -> StatusChange {
 fn timeout(seen: &Observed) -> Step {
     match seen.phase {
         Phase::Pending => pending(seen),
+        Phase::InPlaceUpdating => updating(seen),
         Phase::Unknown | Phase::InPlaceUpdateFailed => unwell(seen),
         _ => Step::Done,
     }
@@ -97,6 +120,29 @@ fn pending(seen: &Observed) -> Step {
         ("NodeNotReady", format!("waiting for node {name} to join and become Ready"))
     };
     Step::Wait { reason, message, again: soon(left) }
+}
+
+/// How long an update in place may still take; at least a moment.
+pub(super) fn left_in_place(seen: &Observed) -> Duration {
+    let since = seen.phase_since.unwrap_or(seen.created_at);
+    let left = seen.in_place_timeout.saturating_sub(seen.now.duration_since(since));
+    left.max(SignedDuration::from_secs(1)).unsigned_abs()
+}
+
+fn updating(seen: &Observed) -> Step {
+    let name = &seen.name;
+    let since = seen.phase_since.unwrap_or(seen.created_at);
+    if seen.now.duration_since(since) > seen.in_place_timeout {
+        let limit = in_go(seen.in_place_timeout.unsigned_abs());
+        return Step::WriteStatus(change(
+            Phase::InPlaceUpdateFailed,
+            OperationType::InPlaceUpdate,
+            OperationState::Failed,
+            format!("Machine {name} failed to in-place update in {limit} minutes."),
+        ));
+    }
+    let message = "waiting until the node has been updated".to_owned();
+    Step::Wait { reason: "Updating", message, again: left_in_place(seen).min(LOOK_AGAIN.unsigned_abs()) }
 }
 
 fn unwell(seen: &Observed) -> Step {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::life::{NodeView, Sightings, decide};
+use crate::life::{InPlace, NodeView, Sightings, Stage, decide, node as drains};
 use hostler_driver::{Identity, ProviderId};
 use jiff::Timestamp;
 
@@ -43,10 +43,12 @@ fn seen(phase: Phase, node: Option<NodeView>) -> Observed {
         failure: None,
         node,
         health_timeout: Some(SignedDuration::from_mins(10)),
+        in_place_timeout: SignedDuration::from_mins(20),
         replaced: None,
         drain: None,
         attachments: None,
         list_lag: Duration::ZERO,
+        periods: hostler_driver::Periods::default(),
     }
 }
 
@@ -171,4 +173,82 @@ fn a_machine_that_could_not_be_updated_keeps_its_operation_when_it_fails() {
     failed.operation = Some((OperationType::InPlaceUpdate, OperationState::Failed));
     let (phase, operation, _, _) = written(decide(&failed));
     assert_eq!((phase, operation), (Phase::Failed, OperationType::InPlaceUpdate));
+}
+
+fn updating(phase: Phase, place: InPlace) -> Observed {
+    let mut seen = seen(phase, Some(NodeView { in_place: place, ..node(true) }));
+    seen.operation = Some((OperationType::InPlaceUpdate, OperationState::Processing));
+    seen
+}
+
+#[test]
+fn an_update_in_place_goes_from_drain_to_result() {
+    let selected =
+        InPlace { candidate: true, selected: true, stage: Some(Stage::SelectedForUpdate), result: None };
+    let mut drains = updating(Phase::Running, selected.clone());
+    drains.drain = Some(drains::Step::Act(drains::Act::Cordon));
+    assert_eq!(decide(&drains), Step::OnNode(drains::Act::Cordon));
+    let waiting = |failing| {
+        drains::Step::Wait(drains::Waiting {
+            reason: "Why",
+            message: "because".into(),
+            failing,
+            again: Duration::from_secs(7),
+        })
+    };
+    drains.drain = Some(waiting(None));
+    assert!(matches!(decide(&drains), Step::Wait { reason: "Why", .. }));
+    drains.drain = Some(waiting(Some(drains::Failing::Drain("no".into()))));
+    let Step::WriteStatus(told) = decide(&drains) else { panic!() };
+    assert_eq!(
+        (told.phase, told.operation, told.state),
+        (None, OperationType::DrainNode, OperationState::Processing)
+    );
+    drains.description = told.description;
+    assert!(matches!(decide(&drains), Step::Wait { reason: "Why", .. }), "it is told once");
+    let done = drains::Drained { forced: None, failed: None, volumes_left: false, took: Duration::ZERO };
+    drains.drain = Some(drains::Step::Done(done));
+    let (phase, operation, state, said) = written(decide(&drains));
+    assert_eq!(
+        (phase, operation, state),
+        (Phase::InPlaceUpdating, OperationType::InPlaceUpdate, OperationState::Processing)
+    );
+    assert_eq!(said, "Machine m is undergoing an in-place update");
+
+    let stage = |seen: &Observed| match decide(seen) {
+        Step::SetInPlace(stage, _) => stage,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(stage(&updating(Phase::InPlaceUpdating, selected.clone())), Stage::DrainSuccessful);
+    let at = |stage| InPlace { stage: Some(stage), ..selected.clone() };
+    assert_eq!(stage(&updating(Phase::InPlaceUpdating, at(Stage::DrainSuccessful))), Stage::ReadyForUpdate);
+    let ready = updating(Phase::InPlaceUpdating, at(Stage::ReadyForUpdate));
+    assert!(matches!(decide(&ready), Step::Wait { reason: "Updating", .. }));
+
+    let with = |phase, result| updating(phase, InPlace { result: Some(result), ..at(Stage::ReadyForUpdate) });
+    let (phase, _, state, said) = written(decide(&with(Phase::InPlaceUpdating, UpdateResult::Successful)));
+    assert_eq!((phase, state), (Phase::InPlaceUpdateSuccessful, OperationState::Successful));
+    assert_eq!(said, "Machine m successfully updated dependencies");
+    let failed = UpdateResult::Failed("no room".into());
+    let (phase, _, state, said) = written(decide(&with(Phase::InPlaceUpdating, failed.clone())));
+    assert_eq!((phase, state), (Phase::InPlaceUpdateFailed, OperationState::Failed));
+    assert_eq!(said, "Machine m failed to update dependencies: no room");
+    assert_eq!(stage(&with(Phase::InPlaceUpdateFailed, failed)), Stage::UpdateFailed);
+    let late = with(Phase::InPlaceUpdateFailed, UpdateResult::Successful);
+    assert_eq!(written(decide(&late)).0, Phase::InPlaceUpdateSuccessful, "a failed one may still succeed");
+}
+
+#[test]
+fn an_update_in_place_has_its_time() {
+    let mut late = updating(
+        Phase::InPlaceUpdating,
+        InPlace { stage: Some(Stage::ReadyForUpdate), ..InPlace::default() },
+    );
+    late.phase_since = Some(at(84));
+    let (phase, operation, state, said) = written(decide(&late));
+    assert_eq!(
+        (phase, operation, state),
+        (Phase::InPlaceUpdateFailed, OperationType::InPlaceUpdate, OperationState::Failed)
+    );
+    assert_eq!(said, "Machine m failed to in-place update in 20m0s minutes.");
 }

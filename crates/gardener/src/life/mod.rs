@@ -8,14 +8,18 @@ mod cursor;
 mod decide;
 mod drain;
 mod health;
+mod in_place;
 #[cfg(test)]
 mod walk;
 
 pub use cursor::{Cursor, text};
 pub use decide::decide;
+pub use in_place::{InPlace, Stage, UpdateResult};
 
 use crate::api::{OperationState, OperationType, Phase};
-use hostler_driver::{Attempt, Code, Evidence, Failure, Finding, Identity, Machine as Server, ProviderId};
+use hostler_driver::{
+    Attempt, Code, Evidence, Failure, Finding, Identity, Machine as Server, Periods, ProviderId,
+};
 use hostler_node as node;
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
@@ -86,6 +90,8 @@ pub struct NodeView {
     pub name: String,
     /// All conditions that count say that it is well.
     pub ready: bool,
+    /// What it says about an update in place.
+    pub in_place: InPlace,
     /// Its conditions in words.
     pub conditions: String,
     /// They are in the Machine's status as they are.
@@ -144,6 +150,8 @@ pub struct Observed {
     pub node: Option<NodeView>,
     /// How long it may be unhealthy; nothing is for ever.
     pub health_timeout: Option<SignedDuration>,
+    /// How long an update in place may take.
+    pub in_place_timeout: SignedDuration,
     /// A machine of the same deployment that is being replaced.
     pub replaced: Option<String>,
     /// What comes next in the drain, while it is the drain's turn and the node has a name.
@@ -151,6 +159,8 @@ pub struct Observed {
     /// The same for the node's volume attachments.
     pub attachments: Option<node::Step<node::Cleared>>,
     pub list_lag: Duration,
+    /// How long to wait after failures.
+    pub periods: Periods,
 }
 
 /// What was tried when something failed.
@@ -194,6 +204,8 @@ pub enum Step {
     WriteStatus(StatusChange),
     /// The same for a machine that has failed, unless another one of its deployment is being replaced by then.
     GiveUp(StatusChange),
+    /// Write on the node how far its update in place is.
+    SetInPlace(Stage, String),
     /// Copy the node's conditions into the status.
     RecordConditions,
     /// A step of the drain.

@@ -3,10 +3,11 @@
 
 use super::{AttemptMark, Machine, MachineController, Means, Memory, Next, Purpose, Tried, health};
 use crate::{
-    api::{OperationState, OperationType, Phase, names},
-    life::{StatusChange, Step},
+    api::{MachineClass, OperationState, OperationType, Phase, names},
+    life::{Cursor, StatusChange, Step},
+    metrics::Stage,
 };
-use hostler_controller::{EventKind, Outcome, Trouble};
+use hostler_controller::{EventKind, Key, Outcome, Trouble};
 use hostler_driver::{Attempt, Code, Deletion, Failure, Order, ProviderId, Settled};
 use k8s_openapi::{
     api::core::v1::{Node, NodeAddress},
@@ -16,7 +17,7 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, PostParams},
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// How long a deletion that was ordered is left alone when nothing wakes the machine earlier.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -89,6 +90,7 @@ impl MachineController {
                 self.write_status(machine, change, memory).await
             }
             Step::GiveUp(change) => self.give_up(machine, change, memory).await,
+            Step::SetInPlace(stage, message) => self.set_in_place(&machine, stage, &message).await,
             Step::RecordConditions => self.record_conditions(machine, memory).await,
             // These act on the word of the object alone, which may be another one's of the same name by now.
             Step::OnNode(_) | Step::DeleteNode | Step::DeleteServer(_) if !memory.fresh => {
@@ -180,6 +182,7 @@ impl MachineController {
     ) -> Result<Next, Trouble> {
         let now = Time(self.clock.now());
         let mut status = machine.status.take().unwrap_or_default();
+        let before = status.current_status.phase;
         if let Some(phase) = change.phase {
             status.current_status.phase = phase;
             status.current_status.timeout_active = change.timeout_active;
@@ -214,7 +217,42 @@ impl MachineController {
         if change.error_code.is_some() || deletion_failed {
             self.event(&machine, EventKind::Warning, "CloudFailure", &change.description);
         }
-        self.replace_status(machine, memory).await
+        let written = self.replace_status(machine, memory).await?;
+        if let Next::Again(machine) = &written {
+            self.count(machine, &change, before);
+        }
+        Ok(written)
+    }
+
+    /// What a written change means to dashboards.
+    fn count(&self, machine: &Machine, change: &StatusChange, before: Phase) {
+        let class = self.class_of(machine);
+        match (change.phase, change.operation) {
+            (Some(Phase::Running), OperationType::Create) => self.reached(Stage::Joined, machine),
+            (Some(Phase::Failed), _) if before == Phase::Pending => {
+                self.metrics.did_not_join(machine, class.as_deref());
+            }
+            (None, OperationType::Delete) if Cursor::read(&change.description) == Cursor::DeleteNode => {
+                self.reached(Stage::Deleted, machine);
+            }
+            _ => {}
+        }
+    }
+
+    fn reached(&self, stage: Stage, machine: &Machine) {
+        let since = match stage {
+            Stage::Deleted => &machine.metadata.deletion_timestamp,
+            _ => &machine.metadata.creation_timestamp,
+        };
+        let took = since.as_ref().map(|since| self.clock.now().duration_since(since.0));
+        if let Some(took) = took.and_then(|took| Duration::try_from(took).ok()) {
+            self.metrics.reached(stage, machine, self.class_of(machine).as_deref(), took);
+        }
+    }
+
+    fn class_of(&self, machine: &Machine) -> Option<Arc<MachineClass>> {
+        let name = machine.spec.class.name.clone();
+        self.caches.classes.get(&Key::new("MachineClass", machine.namespace().unwrap_or_default(), name))
     }
 
     /// Shows people the end of the console of a server whose node did not join in time.
@@ -270,13 +308,17 @@ impl MachineController {
                 if let Ok(server) = &created {
                     let message = format!("ordered the server {}", server.provider_id);
                     self.event(&machine, EventKind::Normal, "ServerOrdered", &message);
+                    self.reached(Stage::Created, &machine);
                 }
                 (Tried::Create, created.map(|server| memory.sightings.created = Some(Box::new(server))))
             }
             Step::Settle(server) => {
                 let settled = driver.settle(&order, &server).await;
                 let result = settled.map(|settled| match settled {
-                    Settled::Done(_) => memory.sightings.settled = true,
+                    Settled::Done(_) => {
+                        memory.sightings.settled = true;
+                        self.reached(Stage::Initialized, &machine);
+                    }
                     Settled::Did(what) => {
                         tracing::info!(what, "settled a part");
                         memory.sightings.asked = None;

@@ -1,6 +1,6 @@
 //! What the drain of a machine's node needs to know of the machine.
 
-use super::{Machine, MachineController, Means, Memory, Observed};
+use super::{Machine, MachineController, Means, Memory, Observed, in_place};
 use crate::{
     api::{Phase, names},
     life::Cursor,
@@ -20,9 +20,11 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(20);
 pub(super) enum Turn {
     Drain,
     Attachments,
+    /// Before an update in place.
+    InPlace,
 }
 
-pub(super) fn turn_of(machine: &Machine) -> Option<Turn> {
+fn turn_of(machine: &Machine) -> Option<Turn> {
     machine.meta().deletion_timestamp.as_ref()?;
     let status =
         machine.status.as_ref().filter(|status| status.current_status.phase == Phase::Terminating)?;
@@ -38,6 +40,15 @@ fn is_true(text: &str) -> bool {
     matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True")
 }
 
+/// Reason and message of the condition of a node that is going.
+fn why(well: bool) -> (&'static str, &'static str) {
+    if well {
+        ("ScaleDown", "Machine Controller is scaling down machine")
+    } else {
+        ("Unhealthy", "Machine Controller is terminating failed machine")
+    }
+}
+
 fn limits(machine: &Machine, defaults: Limits) -> Limits {
     let own = &machine.spec.configuration;
     let read = |text: &String| text.parse().ok().map(|GoDuration(duration)| duration);
@@ -48,6 +59,14 @@ fn limits(machine: &Machine, defaults: Limits) -> Limits {
 }
 
 impl MachineController {
+    pub(super) fn turn(&self, machine: &Machine) -> Option<Turn> {
+        let updated = || {
+            let stays = machine.meta().deletion_timestamp.is_none();
+            self.node(machine).filter(|node| stays && in_place::drain_since(node).is_some())
+        };
+        turn_of(machine).or_else(|| updated().map(|_| Turn::InPlace))
+    }
+
     /// The drain that is to be done for a machine whose node has a name.
     pub(super) fn drain_order(
         &self,
@@ -56,21 +75,23 @@ impl MachineController {
         means: &Result<Means, Failure>,
     ) -> Option<Order> {
         let node = machine.labels().get(names::NODE_LABEL)?.clone();
-        let well = self.node(machine).is_none_or(|node| hostler_node::is_ready(&node));
+        let on = self.node(machine);
+        let well = on.as_ref().is_none_or(|node| hostler_node::is_ready(node));
+        let label = |name: &str| machine.labels().get(name).map(String::as_str).unwrap_or_default();
+        let (since, force, mark) = match &machine.meta().deletion_timestamp {
+            Some(deleted) => (deleted.0, is_true(label(names::FORCE_DELETION_LABEL)), Some(why(well))),
+            None => (in_place::drain_since(on.as_ref()?)?, label(names::FORCE_DRAIN_LABEL) == "True", None),
+        };
         let ids = memory.volume_ids.iter().filter_map(|(name, id)| Some((name.clone(), id.clone()?)));
         let own = machine.spec.provider_id.clone();
         Some(Order {
             key: Key::of(machine),
             node,
             is_meant: Arc::new(move |node| super::observe::is_node_of(&own, node)),
-            since: machine.meta().deletion_timestamp.as_ref()?.0,
+            since,
             limits: limits(machine, self.options.drain),
-            force: machine.labels().get(names::FORCE_DELETION_LABEL).is_some_and(|text| is_true(text)),
-            mark: Some(if well {
-                ("ScaleDown", "Machine Controller is scaling down machine")
-            } else {
-                ("Unhealthy", "Machine Controller is terminating failed machine")
-            }),
+            force,
+            mark,
             volumes: (means.is_ok() && !memory.volumes_unknown).then(|| ids.collect()),
             leave_ended: false,
         })
@@ -83,7 +104,7 @@ impl MachineController {
         memory: &mut Memory,
         means: &Result<Means, Failure>,
     ) {
-        let (Some(Turn::Drain), Ok(means)) = (turn_of(machine), means) else { return };
+        let (Some(Turn::Drain | Turn::InPlace), Ok(means)) = (self.turn(machine), means) else { return };
         let Some(node) = machine.labels().get(names::NODE_LABEL) else { return };
         for (name, volume) in self.drainer.volumes(node) {
             if memory.volume_ids.contains_key(&name) || memory.volumes_unknown {

@@ -1,6 +1,6 @@
 //! How a machine's node is, and whether its deployment can do without it.
 
-use super::{Machine, MachineController, Memory, Next};
+use super::{Machine, MachineController, Memory, Next, in_place};
 use crate::{
     api::{Phase, names},
     life::{NodeView, StatusChange},
@@ -25,6 +25,7 @@ impl MachineController {
             critical_components_missing: taints
                 .iter()
                 .any(|taint| taint.key == names::CRITICAL_COMPONENTS_TAINT),
+            in_place: in_place::seen_on(node),
             conditions: in_words(conditions),
             recorded: !differ(recorded, conditions),
         }

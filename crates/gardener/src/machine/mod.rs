@@ -3,6 +3,7 @@
 mod act;
 mod drain;
 mod health;
+mod in_place;
 mod observe;
 mod setup;
 
@@ -36,9 +37,6 @@ pub use setup::{Parts, run};
 const STEPS_PER_RUN: usize = 24;
 /// A thaw wakes everybody; this is for the case that nobody does.
 const FROZEN_AGAIN: Duration = Duration::from_mins(10);
-const CREATE: Lane = Lane { name: "create", workers: 50 };
-const DELETE: Lane = Lane { name: "delete", workers: 50 };
-const DRAIN: Lane = Lane { name: "drain", workers: 50 };
 
 /// What the controller looks at without asking.
 struct Caches {
@@ -114,9 +112,9 @@ enum Next {
 impl Reconciler for MachineController {
     fn lane(&self, key: &Key) -> Lane {
         match self.caches.machines.get(key) {
-            Some(machine) if drain::turn_of(&machine).is_some() => DRAIN,
-            Some(machine) if machine.meta().deletion_timestamp.is_some() => DELETE,
-            _ => CREATE,
+            Some(machine) if self.turn(&machine).is_some() => self.lane_named("drain"),
+            Some(machine) if machine.meta().deletion_timestamp.is_some() => self.lane_named("delete"),
+            _ => self.lane_named("create"),
         }
     }
 
@@ -149,6 +147,10 @@ impl Reconciler for MachineController {
 }
 
 impl MachineController {
+    fn lane_named(&self, name: &'static str) -> Lane {
+        Lane { name, workers: self.options.workers }
+    }
+
     /// Says in an event what is waited for, once per reason.
     fn tell(&self, key: &Key, machine: &Machine, step: &Step) {
         let Step::Wait { reason, message, .. } = step else {

@@ -1,8 +1,7 @@
 //! What a decision needs to know, gathered from the object, the caches and this run's memory.
 
 use super::{
-    AttemptMark, Identity, Machine, MachineController, Means, Memory, Observed, Order, Purpose,
-    drain::{self, Turn},
+    AttemptMark, Identity, Machine, MachineController, Means, Memory, Observed, Order, Purpose, drain::Turn,
 };
 use crate::{
     api::{Phase, names},
@@ -10,7 +9,7 @@ use crate::{
 };
 use hostler_base::GoDuration;
 use hostler_controller::Key;
-use hostler_driver::{Attempt, Code, Described, Failure, ProviderId, UserData, Written};
+use hostler_driver::{Attempt, Code, Described, Failure, Periods, ProviderId, UserData, Written};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Resource, ResourceExt};
@@ -107,7 +106,7 @@ impl MachineController {
         let meta = machine.meta();
         let status = machine.status.clone().unwrap_or_default();
         let provider_id = Some(machine.spec.provider_id.as_str()).filter(|id| !id.is_empty());
-        let turn = drain::turn_of(machine);
+        let turn = self.turn(machine);
         let order = turn.and_then(|_| self.drain_order(machine, memory, means));
         if turn.is_none() {
             self.drainer.forget(&Key::of(machine));
@@ -152,14 +151,22 @@ impl MachineController {
                 let own = machine.spec.configuration.health_timeout.as_deref();
                 own.and_then(read).unwrap_or_else(|| signed(self.options.health_timeout))
             }),
+            in_place_timeout: {
+                let own = machine.spec.configuration.in_place_update_timeout.as_deref();
+                own.and_then(read).unwrap_or_else(|| signed(self.options.in_place_update_timeout))
+            },
             replaced: matches!(status.current_status.phase, Phase::Unknown | Phase::InPlaceUpdateFailed)
                 .then(|| self.replaced(machine))
                 .flatten(),
-            drain: order.as_ref().filter(|_| turn == Some(Turn::Drain)).map(|order| self.drainer.look(order)),
+            drain: order
+                .as_ref()
+                .filter(|_| matches!(turn, Some(Turn::Drain | Turn::InPlace)))
+                .map(|order| self.drainer.look(order)),
             attachments: order
                 .as_ref()
                 .filter(|_| turn == Some(Turn::Attachments))
                 .map(|order| self.drainer.look_at_attachments(order)),
+            periods: Periods::default().with_resource_exhausted(self.options.resource_exhausted_retry),
             list_lag: means.as_ref().map_or(NO_LAG, |means| means.driver.list_lag()),
         }
     }

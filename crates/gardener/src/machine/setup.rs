@@ -21,6 +21,7 @@ use kube::{Client, ResourceExt};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, Weak},
+    time::Duration,
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -174,6 +175,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         options: options.orphans,
         books: Books::new(&metrics),
     });
+    let (looker, every) = (clock.clone(), options.resync);
     let frozen = Frozen::default();
     let freezer = FreezeController::new(
         freeze::Parts {
@@ -200,7 +202,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         new_drivers,
         drainer,
         options,
-        metrics: crate::metrics::Metrics::new(&metrics),
+        metrics: crate::metrics::Metrics::new(&metrics, caches.machines.clone()),
         waits: Mutex::new(BTreeMap::new()),
         replacing: tokio::sync::Mutex::default(),
         frozen,
@@ -240,7 +242,20 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         () = nodes.run() => {}
         () = near_nodes.run() => {}
         () = writer.run(no_more_events.clone()) => {}
-        () = listen(arrivals, queue.clone(), known, namespace) => {}
+        () = resync(&looker, &queue, &known, every) => {}
+        () = listen(arrivals, queue.clone(), known.clone(), namespace) => {}
+    }
+}
+
+/// Looks at everything now and then, in case something was missed.
+async fn resync(clock: &Clock, queue: &Queue, machines: &Cache<Machine>, every: Duration) {
+    // Looking without a pause is no look more.
+    let every = every.max(Duration::from_mins(1));
+    loop {
+        clock.sleep(every).await;
+        for key in keys(machines, |_| true) {
+            queue.wake(key);
+        }
     }
 }
 

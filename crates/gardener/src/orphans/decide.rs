@@ -183,6 +183,9 @@ mod tests {
         }
     }
 
+    /// What is changed, in words.
+    type Case<T> = (&'static str, fn(&mut T));
+
     struct Scene {
         began_at: i64,
         servers: Vec<Server>,
@@ -260,7 +263,7 @@ mod tests {
 
     #[test]
     fn what_is_not_marked_as_ours_is_no_orphan_whatever_the_cloud_lists() {
-        let foreign: [(&str, fn(&mut Server)); 6] = [
+        let foreign: [Case<Server>; 6] = [
             ("another cluster", |server| server.marks.domain = Some("theirs".into())),
             ("no cluster", |server| server.marks.domain = None),
             ("another class", |server| server.marks.class = Some("d".into())),
@@ -306,7 +309,7 @@ mod tests {
                 Owner::Has(id("s"))
             );
         }
-        let busy: [(&str, fn(&mut serde_json::Value)); 6] = [
+        let busy: [Case<serde_json::Value>; 6] = [
             ("new", |machine| machine["status"] = json!({})),
             ("crash loop", |machine| machine["status"]["currentStatus"]["phase"] = json!("CrashLoopBackOff")),
             ("no id", |machine| machine["spec"]["providerID"] = json!("")),

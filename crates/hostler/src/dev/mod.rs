@@ -15,6 +15,7 @@ use hostler_base::{Chance, Clock};
 use hostler_gardener::api::crds;
 use hostler_sim::{
     HollowNodes, MachineSpec, World,
+    agent::AgentSettings,
     stackit::{Settings, Stackit},
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -206,6 +207,7 @@ fn populate(world: &mut World, with_machine_sets: bool) {
     let nodes = world.start_hollow_nodes();
     boot_nodes(&nodes);
     start_stackit(world, nodes);
+    world.start_agents(AgentSettings::default());
     world.start("machine-controller", |context| Box::pin(controllers::machine_controller(context)));
     if with_machine_sets {
         world.start("machine-sets", |context| Box::pin(controllers::machine_sets(context)));

@@ -275,6 +275,7 @@ impl Actor {
                 }),
             },
             health_timeout: Some(SignedDuration::from_mins(10)),
+            in_place_timeout: SignedDuration::from_mins(20),
             replaced: None,
             drain: written.node_label.then_some(match self.node {
                 Node::Joined { cordoned: false, .. } => node::Step::Act(node::Act::Cordon),
@@ -287,6 +288,7 @@ impl Actor {
             }),
             attachments: written.node_label.then_some(node::Step::Done(node::Cleared::Detached)),
             list_lag: LIST_LAG,
+            periods: hostler_driver::Periods::default(),
         }
     }
 }
@@ -626,7 +628,8 @@ impl World {
             Step::DeleteServer(_) => *memory = Memory::default(),
             Step::DeleteNode => actor.node = Node::None,
             Step::RemoveFinalizer => actor.written = None,
-            Step::Wait { .. } | Step::TryAgain { .. } | Step::Done => {}
+            // No node of this world is updated in place.
+            Step::SetInPlace(..) | Step::Wait { .. } | Step::TryAgain { .. } | Step::Done => {}
         }
     }
 

@@ -1,0 +1,136 @@
+use super::*;
+use clap::{Command, FromArgMatches};
+
+/// The flags of Gardener's provider binaries, with their defaults.
+const FLAGS: [(&str, &str); 34] = [
+    ("port", "10259"),
+    ("address", "0.0.0.0"),
+    ("namespace", "default"),
+    ("control-kubeconfig", ""),
+    ("target-kubeconfig", ""),
+    ("concurrent-syncs", "50"),
+    ("min-resync-period", "12h"),
+    ("kube-api-qps", "20"),
+    ("kube-api-burst", "30"),
+    ("kube-api-content-type", "application/vnd.kubernetes.protobuf"),
+    ("cloud-provider", ""),
+    ("controller-start-interval", "0s"),
+    ("profiling", "false"),
+    ("contention-profiling", "false"),
+    ("machine-creation-timeout", "20m"),
+    ("machine-health-timeout", "10m"),
+    ("machine-drain-timeout", "2h"),
+    ("machine-inplace-update-timeout", "20m"),
+    ("machine-max-evict-retries", "360"),
+    ("machine-pv-detach-timeout", "2m"),
+    ("machine-pv-reattach-timeout", "90s"),
+    ("machine-safety-orphan-vms-period", "15m"),
+    ("machine-safety-apiserver-statuscheck-period", "1m"),
+    ("machine-safety-apiserver-statuscheck-timeout", "30s"),
+    ("node-conditions", "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable"),
+    ("resource-exhausted-retry", "10m"),
+    ("leader-elect", "true"),
+    ("leader-elect-lease-duration", "15s"),
+    ("leader-elect-renew-deadline", "10s"),
+    ("leader-elect-retry-period", "2s"),
+    ("leader-elect-resource-lock", "leases"),
+    ("v", "0"),
+    ("vmodule", ""),
+    ("log-flush-frequency", "5s"),
+];
+
+fn command() -> Command {
+    Options::augment_args(Command::new("machine-controller"))
+}
+
+fn parsed(arguments: &[&str]) -> Options {
+    let matches = command().try_get_matches_from([&["machine-controller"], arguments].concat()).unwrap();
+    Options::from_arg_matches(&matches).unwrap()
+}
+
+#[test]
+fn every_flag_of_gardeners_provider_binaries_is_there_with_its_default() {
+    let command = command();
+    for (flag, default) in FLAGS {
+        let argument = command.get_arguments().find(|argument| argument.get_long() == Some(flag));
+        let argument = argument.unwrap_or_else(|| panic!("--{flag} is missing"));
+        let defaults: Vec<_> =
+            argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+        assert_eq!(defaults.concat(), default, "--{flag}");
+    }
+}
+
+#[test]
+fn without_flags_everything_is_as_the_library_has_it() {
+    assert_eq!(parsed(&[]).chosen(), hostler_gardener::Options::default());
+}
+
+#[test]
+fn gardeners_arguments_are_taken_as_they_are() {
+    let options = parsed(&[
+        "--control-kubeconfig=inClusterConfig",
+        "--kube-api-qps=100",
+        "--kube-api-burst=200",
+        "--machine-creation-timeout=45m",
+        "--machine-drain-timeout=2h",
+        "--machine-health-timeout=10m",
+        "--machine-safety-apiserver-statuscheck-timeout=30s",
+        "--machine-safety-apiserver-statuscheck-period=1m",
+        "--machine-safety-orphan-vms-period=30m",
+        "--namespace=shoot--foo--bar",
+        "--port=10259",
+        "--resource-exhausted-retry=30m",
+        "--target-kubeconfig=/var/run/secrets/gardener.cloud/shoot/generic-kubeconfig/kubeconfig",
+        "--v=3",
+    ]);
+    options.check().unwrap();
+    let chosen = options.chosen();
+    assert_eq!(chosen.creation_timeout, Duration::from_mins(45));
+    assert_eq!(chosen.orphans.period, Duration::from_mins(30));
+    assert_eq!(chosen.resource_exhausted_retry, Duration::from_mins(30));
+    assert_eq!(options.upstream.log_level(), None);
+    assert_eq!(parsed(&["--v=4"]).upstream.log_level(), Some("debug"));
+    assert_eq!(parsed(&["--v", "10"]).upstream.log_level(), Some("trace"));
+}
+
+#[test]
+fn each_flag_is_heeded() {
+    let defaults = hostler_gardener::Options::default();
+    for flag in [
+        "--machine-creation-timeout=7s",
+        "--machine-health-timeout=7s",
+        "--machine-drain-timeout=7s",
+        "--machine-max-evict-retries=7",
+        "--machine-pv-detach-timeout=7s",
+        "--machine-pv-reattach-timeout=7s",
+        "--machine-safety-orphan-vms-period=7s",
+        "--machine-safety-orphan-vms-grace=7s",
+        "--machine-safety-orphan-vms-limit=7",
+        "--machine-safety-orphan-vms-dry-run",
+        "--machine-safety-apiserver-statuscheck-period=70s",
+        "--machine-safety-apiserver-statuscheck-timeout=7s",
+        "--machine-inplace-update-timeout=7s",
+        "--node-conditions=Tired",
+        "--resource-exhausted-retry=7s",
+        "--concurrent-syncs=7",
+        "--min-resync-period=7s",
+    ] {
+        assert_ne!(parsed(&[flag]).chosen(), defaults, "{flag}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for (flags, expected) in [
+        (&["--contention-profiling"][..], "--contention-profiling needs --profiling"),
+        (&["--leader-elect-resource-lock=endpoints"], "only leases are"),
+        (&["--concurrent-syncs=0"], "--concurrent-syncs"),
+        (
+            &["--machine-safety-apiserver-statuscheck-period=1s"],
+            "--machine-safety-apiserver-statuscheck-period",
+        ),
+    ] {
+        let error = parsed(flags).check().unwrap_err().to_string();
+        assert!(error.contains(expected), "{flags:?}: {error}");
+    }
+}
