@@ -9,7 +9,8 @@ const MACHINE_CONTROLLER: &str = "machine-controller";
 pub fn understood(given: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = given.into_iter().collect();
     let name = arguments.first().and_then(|program| Path::new(program).file_name());
-    if name.is_some_and(|name| name == MACHINE_CONTROLLER) {
+    let said = arguments.get(1).is_some_and(|command| command == MACHINE_CONTROLLER);
+    if name.is_some_and(|name| name == MACHINE_CONTROLLER) && !said {
         arguments.insert(1, MACHINE_CONTROLLER.into());
     }
     if arguments.get(1).is_none_or(|command| command != MACHINE_CONTROLLER) {
@@ -38,9 +39,10 @@ mod tests {
 
     #[test]
     fn others_may_call_it_as_they_are_used_to() {
-        let table: [(&[&str], &[&str]); 6] = [
+        let table: [(&[&str], &[&str]); 7] = [
             (&["hostler", "crds"], &["hostler", "crds"]),
             (&["/machine-controller", "--v=3"], &["/machine-controller", "machine-controller", "--v=3"]),
+            (&["/machine-controller", "machine-controller"], &["/machine-controller", "machine-controller"]),
             (&["/usr/bin/machine-controller"], &["/usr/bin/machine-controller", "machine-controller"]),
             (
                 &["hostler", "machine-controller", "--kube_api_qps=1", "--target_kubeconfig", "/a_b", "x_y"],
