@@ -59,9 +59,10 @@ fn main() -> ExitCode {
 }
 
 fn run(hostler: Hostler) -> anyhow::Result<()> {
-    let level = match &hostler.command {
-        Command::MachineController(options) => options.upstream.log_level(),
-        _ => None,
+    let level = if let Command::MachineController(options) = &hostler.command {
+        options.upstream.log_level()
+    } else {
+        None
     };
     hostler.logs.start(level)?;
     rustls::crypto::aws_lc_rs::default_provider()
