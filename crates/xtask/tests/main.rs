@@ -61,7 +61,8 @@ fn runs(process: &str) -> bool {
 
 #[test]
 fn a_chore_that_is_killed_leaves_nothing_behind() {
-    for signal in ["KILL", "INT", "TERM"] {
+    // Not an interrupt: whoever runs tests in the background of a shell has them ignored.
+    for signal in ["KILL", "TERM"] {
         for chore in ["test", "bench"] {
             let cargo = EndlessCargo::new(&format!("{chore}-{signal}"));
             let mut xtask = Command::new(XTASK)
