@@ -15,7 +15,7 @@ use hostler_base::Clock;
 use hostler_controller::{
     Cache, Change, EventKind, Key, Lane, Outcome, Queue, Reconciler, Recorder, Run, Trouble,
 };
-use k8s_openapi::api::core::v1::{ObjectReference, Secret, SecretReference};
+use k8s_openapi::api::core::v1::{Secret, SecretReference};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ListParams, Patch, PatchParams},
@@ -134,15 +134,7 @@ impl Keeper {
     }
 
     fn tell(&self, class: &MachineClass, reason: &str, message: String) {
-        let about = ObjectReference {
-            api_version: Some(MachineClass::api_version(&()).into_owned()),
-            kind: Some(CLASS.to_owned()),
-            namespace: class.namespace(),
-            name: Some(class.name_any()),
-            uid: class.uid(),
-            ..ObjectReference::default()
-        };
-        self.recorder.record(&about, EventKind::Normal, reason, message);
+        self.recorder.record(&class.object_ref(&()), EventKind::Normal, reason, message);
     }
 
     async fn keep<K>(

@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 use std::time::Duration;
 
 /// How soon a machine that waits for another one's replacement looks again.
-const GATE_AGAIN: Duration = Duration::from_secs(5);
+pub const GATE_AGAIN: Duration = Duration::from_secs(5);
 const NODE_MISSING: &str = "<none>";
 
 /// The server was started; now its node decides.

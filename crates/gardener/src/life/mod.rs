@@ -19,6 +19,7 @@ mod walk;
 
 pub use cursor::{Cursor, text};
 pub use decide::decide;
+pub use health::GATE_AGAIN;
 pub use in_place::{InPlace, Stage, UpdateResult};
 pub use token::{OwnToken, TokenSeen};
 pub use upkeep::EVERY as UPKEEP_EVERY;

@@ -87,8 +87,11 @@ pub(super) fn away_with(seen: &Observed, old: &ProviderId) -> Option<Step> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::life::{Sightings, decide, test_support::observed};
-    use hostler_driver::{Code, Evidence, Found, How, Identity, Marks};
+    use crate::life::{
+        Sightings, decide,
+        test_support::{self, observed},
+    };
+    use hostler_driver::{Code, Evidence, Found, How, Identity};
     use jiff::Timestamp;
 
     fn at(minute: i64) -> Timestamp {
@@ -100,21 +103,7 @@ mod tests {
     }
 
     fn server(name: &str, state: State, created: i64) -> Server {
-        Server {
-            provider_id: id(name),
-            name: "m".into(),
-            marks: Marks {
-                domain: Some("d".into()),
-                machine: Some("m".into()),
-                class: Some("c".into()),
-                attempt: None,
-            },
-            state,
-            raw_state: String::new(),
-            addresses: Vec::new(),
-            created_at: Some(at(created)),
-            launched_at: None,
-        }
+        Server { created_at: Some(at(created)), ..test_support::server(name, state) }
     }
 
     fn failed(name: &str) -> Server {

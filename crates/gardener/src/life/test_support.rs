@@ -1,6 +1,6 @@
 use super::{Observed, Sightings};
 use crate::api::Phase;
-use hostler_driver::{Code, Failure};
+use hostler_driver::{Code, Failure, Machine as Server, Marks, ProviderId, State};
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
@@ -43,5 +43,24 @@ pub(super) fn observed() -> Observed {
         attachments: None,
         list_lag: Duration::ZERO,
         periods: hostler_driver::Periods::default(),
+    }
+}
+
+/// Server `name` of Machine `m` in cluster `d`, as the cloud shows it.
+pub(super) fn server(name: &str, state: State) -> Server {
+    Server {
+        provider_id: ProviderId::stackit("p", name).unwrap(),
+        name: "m".into(),
+        marks: Marks {
+            domain: Some("d".into()),
+            machine: Some("m".into()),
+            class: Some("c".into()),
+            attempt: None,
+        },
+        state,
+        raw_state: String::new(),
+        addresses: Vec::new(),
+        created_at: None,
+        launched_at: None,
     }
 }

@@ -39,9 +39,12 @@ pub(super) fn beside(seen: &Observed, rest: Step) -> Step {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::life::{Sightings, Tried, test_support::observed};
+    use crate::life::{
+        Sightings, Tried,
+        test_support::{self, observed},
+    };
     use hostler_driver::{
-        Code, Evidence, Failure, Finding, Found, How, Identity, Machine as Server, Marks, ProviderId,
+        Code, Evidence, Failure, Finding, Found, How, Identity, Machine as Server, ProviderId,
     };
 
     fn id() -> ProviderId {
@@ -49,21 +52,9 @@ mod tests {
     }
 
     fn server(state: State, cluster: &str) -> Server {
-        Server {
-            provider_id: id(),
-            name: "m".into(),
-            marks: Marks {
-                domain: Some(cluster.into()),
-                machine: Some("m".into()),
-                class: Some("c".into()),
-                attempt: None,
-            },
-            state,
-            raw_state: String::new(),
-            addresses: Vec::new(),
-            created_at: None,
-            launched_at: None,
-        }
+        let mut server = test_support::server("s", state);
+        server.marks.domain = Some(cluster.into());
+        server
     }
 
     fn running(asked: Option<Server>) -> Observed {

@@ -3,15 +3,12 @@
 use super::{Machine, MachineController, Memory, Next, in_place};
 use crate::{
     api::{Phase, names},
-    life::{NodeView, StatusChange},
+    life::{GATE_AGAIN, NodeView, StatusChange},
 };
 use hostler_controller::{Outcome, Trouble};
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::{Api, Resource, ResourceExt, api::ListParams};
-use std::{sync::Arc, time::Duration};
-
-/// How soon a machine that waits for another one's replacement looks again.
-const GATE_AGAIN: Duration = Duration::from_secs(5);
+use std::sync::Arc;
 
 impl MachineController {
     pub(super) fn node_view(&self, machine: &Machine, node: &Node) -> NodeView {

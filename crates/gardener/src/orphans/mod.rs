@@ -18,7 +18,7 @@ use hostler_controller::{
 };
 use hostler_driver::{Code, Deletion, Failure, Operation, Periods, ProviderId, Snapshot, retry};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, ObjectReference};
+use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, Resource, ResourceExt};
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use std::{
@@ -202,7 +202,12 @@ impl Collector {
                 "ordered the deletion of the server {}: it was made for the Machine {:?}, which does not own it",
                 orphan.id, orphan.machine
             );
-            self.recorder.record(&reference(class), EventKind::Warning, "OrphanDeletionOrdered", message);
+            self.recorder.record(
+                &class.object_ref(&()),
+                EventKind::Warning,
+                "OrphanDeletionOrdered",
+                message,
+            );
         }
         Ok(())
     }
@@ -244,7 +249,7 @@ impl Collector {
     fn tell(&self, key: &Key, class: &MachineClass, kind: EventKind, reason: &str, message: String) {
         let new = self.books.classes().entry(key.clone()).or_default().told.insert(message.clone());
         if new {
-            self.recorder.record(&reference(class), kind, reason, message);
+            self.recorder.record(&class.object_ref(&()), kind, reason, message);
         }
     }
 
@@ -291,15 +296,4 @@ fn confirms(class: &MachineClass) -> bool {
 fn server_of(node: &Node) -> Option<String> {
     let id: ProviderId = node.spec.as_ref()?.provider_id.as_ref()?.parse().ok()?;
     Some(id.server().to_owned())
-}
-
-fn reference(class: &MachineClass) -> ObjectReference {
-    ObjectReference {
-        api_version: Some(MachineClass::api_version(&()).into_owned()),
-        kind: Some(CLASS.to_owned()),
-        namespace: class.namespace(),
-        name: Some(class.name_any()),
-        uid: class.uid(),
-        ..ObjectReference::default()
-    }
 }

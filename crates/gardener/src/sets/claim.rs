@@ -1,5 +1,6 @@
 //! Whose object is it: by its controlling owner, and by the owner's selector.
 
+use crate::api::MachineTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use kube::{
     Resource, ResourceExt,
@@ -24,6 +25,27 @@ pub(super) fn selector(selector: Option<&LabelSelector>) -> Result<Selector, Str
         return Err("spec.selector: is empty and would select everything".to_owned());
     }
     Ok(parsed)
+}
+
+/// What sets and deployments have to say alike; gives which objects are theirs, or what is wrong in words.
+pub(super) fn check(
+    replicas: i32,
+    template: &MachineTemplateSpec,
+    selects: Option<&LabelSelector>,
+) -> Result<Selector, String> {
+    if replicas < 0 {
+        return Err("spec.replicas: must not be negative".to_owned());
+    }
+    let class = &template.spec.class;
+    if class.kind.is_empty() || class.name.is_empty() {
+        return Err("spec.template.spec.class: kind and name are required".to_owned());
+    }
+    let selector = selector(selects)?;
+    let labels = template.metadata.as_ref().and_then(|meta| meta.labels.clone()).unwrap_or_default();
+    if !selector.matches(&labels) {
+        return Err("spec.template.metadata.labels: must match spec.selector".to_owned());
+    }
+    Ok(selector)
 }
 
 pub(super) fn controller_of<K: Resource>(object: &K) -> Option<&OwnerReference> {

@@ -1,6 +1,6 @@
 //! The drain in a machine's deletion.
 
-use crate::flow::{NAMESPACE, Stage, machine};
+use crate::flow::{NAMESPACE, SOON, Stage, machine};
 use hostler_gardener::api::{Machine, Phase};
 use hostler_sim::{Plan, hollow::STOP_AFTER, stackit::Settings};
 use k8s_openapi::api::{
@@ -11,8 +11,6 @@ use k8s_openapi::api::{
 use kube::Api;
 use serde_json::{Value, json};
 use std::time::Duration;
-
-const SOON: Duration = Duration::from_mins(5);
 
 async fn running(seed: u64, machines: &[Value]) -> Stage {
     let mut stage = Stage::new(Plan::seeded(seed), Settings::default()).await;

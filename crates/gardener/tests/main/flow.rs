@@ -20,6 +20,9 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, fmt::Debug, sync::Arc, time::Duration};
 
+/// What is waited for in the world's time: it costs next to nothing.
+pub const SOON: Duration = Duration::from_mins(5);
+pub const LONG: Duration = Duration::from_mins(30);
 pub const NAMESPACE: &str = "shoot";
 pub const PROJECT: &str = "11111111-2222-4333-8444-555555555555";
 pub const REGION: &str = "eu01";

@@ -1,7 +1,7 @@
 //! Machines whose nodes are not well: how long they are borne, how many are given up at once, and what happens when
 //! nobody can tell.
 
-use crate::flow::{NAMESPACE, Stage, machine, ours};
+use crate::flow::{LONG, NAMESPACE, SOON, Stage, machine, ours};
 use hostler_gardener::api::{Machine, Phase};
 use hostler_sim::{Boundary, Break, Class, Fault, Plan, stackit::Settings};
 use k8s_openapi::api::core::v1::Node;
@@ -18,8 +18,6 @@ use std::{
     time::Duration,
 };
 
-const SOON: Duration = Duration::from_mins(5);
-const LONG: Duration = Duration::from_mins(30);
 const A_BIT: Duration = Duration::from_secs(30);
 
 /// Machines of these names and with these fields, which run.

@@ -1,6 +1,6 @@
 //! Nodes that are updated in place: drained, updated by their agent, and back.
 
-use crate::flow::{NAMESPACE, Stage, machine};
+use crate::flow::{NAMESPACE, SOON, Stage, machine};
 use hostler_gardener::api::{Machine, Phase};
 use hostler_sim::{
     Boundary, Class, Fault, Finished, Plan, Sweep,
@@ -12,7 +12,6 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 use std::{path::Path, time::Duration};
 
-const SOON: Duration = Duration::from_mins(5);
 const CANDIDATE: &str = "node.machine.sapcloud.io/candidate-for-update";
 const SELECTED: &str = "node.machine.sapcloud.io/selected-for-update";
 const RESULT: &str = "node.machine.sapcloud.io/update-result";

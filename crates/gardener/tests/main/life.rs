@@ -1,4 +1,4 @@
-use crate::flow::{Stage, from, machine, one_life, ours, secret};
+use crate::flow::{SOON, Stage, from, machine, one_life, ours, secret};
 use hostler_gardener::api::{Machine, MachineClass, Phase};
 use hostler_sim::{Plan, stackit::Settings};
 use k8s_openapi::api::core::v1::{Event, Node, Secret};
@@ -7,8 +7,6 @@ use kube::{
     api::{DeleteParams, ListParams, ObjectMeta, PostParams},
 };
 use std::time::Duration;
-
-const SOON: Duration = Duration::from_mins(5);
 
 #[tokio::test(start_paused = true)]
 async fn a_machine_becomes_a_server_and_a_ready_node_and_then_nothing() {

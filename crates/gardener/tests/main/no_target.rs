@@ -1,6 +1,6 @@
 //! Without a cluster for the nodes a machine is done when its server runs.
 
-use crate::flow::{Stage, controller_with, machine, ours};
+use crate::flow::{SOON, Stage, controller_with, machine, ours};
 use hostler_gardener::Options;
 use hostler_gardener::api::{OperationState, Phase};
 use hostler_sim::{Plan, stackit::Settings};
@@ -13,8 +13,6 @@ use std::{
     },
     time::Duration,
 };
-
-const SOON: Duration = Duration::from_mins(5);
 
 #[tokio::test(start_paused = true)]
 async fn a_machine_is_available_with_its_addresses_and_goes_without_a_drain() {

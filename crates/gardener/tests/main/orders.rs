@@ -1,15 +1,12 @@
 //! What is ordered, what is refused before anything is ordered, and what is done to a server afterwards.
 
-use crate::flow::{CLUSTER, NAMESPACE, PROJECT, REGION, Stage, class, machine, ours, secret};
+use crate::flow::{CLUSTER, LONG, NAMESPACE, PROJECT, REGION, SOON, Stage, class, machine, ours, secret};
 use hostler_base::transport;
 use hostler_gardener::api::Phase;
 use hostler_sim::{Boundary, Class, Fault, Finished, Plan, Sweep, stackit::Settings};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use std::time::Duration;
-
-const SOON: Duration = Duration::from_mins(5);
-const LONG: Duration = Duration::from_mins(30);
 
 async fn with(plan: Plan, settings: Settings, class: Value, secret: Value) -> Stage {
     let mut stage = Stage::new(plan, settings).await;

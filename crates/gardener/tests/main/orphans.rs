@@ -1,6 +1,6 @@
 //! Servers that no Machine owns go, and no others.
 
-use crate::flow::{CLUSTER, NAMESPACE, OTHER_CLUSTER, PROJECT, REGION, Stage, class, secret};
+use crate::flow::{CLUSTER, LONG, NAMESPACE, OTHER_CLUSTER, PROJECT, REGION, SOON, Stage, class, secret};
 use hostler_gardener::{Options, OrphanOptions, api::Machine};
 use hostler_sim::{Boundary, Break, Class, Fault, Finished, Plan, Sweep, stackit::Settings};
 use kube::{
@@ -18,8 +18,6 @@ use std::{
     time::Duration,
 };
 
-const SOON: Duration = Duration::from_mins(5);
-const LONG: Duration = Duration::from_mins(30);
 const FINALIZER: &str = "machine.sapcloud.io/machine-controller-manager";
 
 /// A server as the machine controller would have ordered it, whoever's cluster it is.

@@ -1,13 +1,10 @@
 //! A server that failed before it ever ran gives way to another one; none that ran does.
 
-use crate::flow::{PROJECT, Stage, machine, ours};
+use crate::flow::{LONG, PROJECT, SOON, Stage, machine, ours};
 use hostler_gardener::api::Phase;
 use hostler_sim::{Boundary, Class, Fault, Finished, Plan, Sweep, stackit::Settings};
 use serde_json::json;
 use std::{path::Path, time::Duration};
-
-const SOON: Duration = Duration::from_mins(5);
-const LONG: Duration = Duration::from_mins(30);
 
 fn failing() -> Settings {
     Settings { fails: ["m-5".to_owned()].into(), ..Settings::default() }

@@ -1,6 +1,6 @@
 //! What must never happen to a server, a node or a Machine, however odd the world gets.
 
-use crate::flow::{CLUSTER, NAMESPACE, PROJECT, REGION, Stage, from, machine, ours, secret};
+use crate::flow::{CLUSTER, LONG, NAMESPACE, PROJECT, REGION, SOON, Stage, from, machine, ours, secret};
 use hostler_gardener::api::{Machine, Phase};
 use hostler_sim::{Boundary, Break, Class, Fault, Plan, stackit::Settings};
 use k8s_openapi::api::{
@@ -16,9 +16,6 @@ use std::{
     },
     time::Duration,
 };
-
-const SOON: Duration = Duration::from_mins(5);
-const LONG: Duration = Duration::from_mins(30);
 
 fn is_create(boundary: &Boundary) -> bool {
     boundary.verb == "POST" && boundary.template.ends_with("/servers")

@@ -1,6 +1,6 @@
 //! What a Machine and its class say about the Node comes to the Node.
 
-use crate::flow::{Stage, class, machine, secret};
+use crate::flow::{SOON, Stage, class, machine, secret};
 use hostler_gardener::api::Phase;
 use hostler_sim::{Boundary, Fault, Plan, stackit::Settings};
 use k8s_openapi::api::core::v1::Node;
@@ -14,7 +14,6 @@ use std::{
     time::Duration,
 };
 
-const SOON: Duration = Duration::from_mins(5);
 const NAME: &str = "node.gardener.cloud/machine-name";
 const APPLIED: &str = "node.machine.sapcloud.io/last-applied-anno-labels-taints";
 const CAPACITY: &str = "node.machine.sapcloud.io/last-applied-virtual-capacity";

@@ -1,6 +1,6 @@
 //! How a new server's node gets in: with a bootstrap token of its own, which is there no longer than it must.
 
-use crate::flow::{GROUPS, PROJECT, REGION, Stage, class, machine, ours, secret};
+use crate::flow::{GROUPS, LONG, PROJECT, REGION, SOON, Stage, class, machine, ours, secret};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hostler_base::transport;
 use hostler_gardener::api::Phase;
@@ -16,9 +16,6 @@ use std::{
     },
     time::Duration,
 };
-
-const SOON: Duration = Duration::from_mins(5);
-const LONG: Duration = Duration::from_mins(30);
 
 /// Nobody joins without a token.
 fn strict() -> Settings {

@@ -261,18 +261,7 @@ fn selects_all(deployment: &MachineDeployment) -> Step {
 /// What is wrong with the deployment, in words.
 fn check(deployment: &MachineDeployment) -> Result<(Selector, Bounds), String> {
     let spec = &deployment.spec;
-    if spec.replicas < 0 {
-        return Err("spec.replicas: must not be negative".to_owned());
-    }
-    let class = &spec.template.spec.class;
-    if class.kind.is_empty() || class.name.is_empty() {
-        return Err("spec.template.spec.class: kind and name are required".to_owned());
-    }
-    let selector = claim::selector(spec.selector.as_ref())?;
-    let labels = spec.template.metadata.as_ref().and_then(|meta| meta.labels.clone()).unwrap_or_default();
-    if !kube::core::SelectorExt::matches(&selector, &labels) {
-        return Err("spec.template.metadata.labels: must match spec.selector".to_owned());
-    }
+    let selector = claim::check(spec.replicas, &spec.template, spec.selector.as_ref())?;
     Ok((selector, Bounds::of(spec)?))
 }
 

@@ -9,7 +9,7 @@ use crate::{
     sets::claim::{self, Claim, claim, is_deleting},
 };
 use jiff::Timestamp;
-use kube::{ResourceExt, core::Selector};
+use kube::ResourceExt;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -86,7 +86,7 @@ pub(super) enum Step {
 
 pub(super) fn decide(seen: &Observed<'_>) -> Step {
     let set = seen.set;
-    let selector = match check(set) {
+    let selector = match claim::check(set.spec.replicas, &set.spec.template, set.spec.selector.as_ref()) {
         Ok(selector) => selector,
         Err(problem) => return Step::Invalid(problem),
     };
@@ -116,24 +116,6 @@ pub(super) fn decide(seen: &Observed<'_>) -> Step {
         Some(failure) => Step::Fail(failure.message.clone()),
         None => Step::Done { again: next_expiry(seen, &own) },
     }
-}
-
-/// What is wrong with the set, in words.
-fn check(set: &MachineSet) -> Result<Selector, String> {
-    let spec = &set.spec;
-    if spec.replicas < 0 {
-        return Err("spec.replicas: must not be negative".to_owned());
-    }
-    let class = &spec.template.spec.class;
-    if class.kind.is_empty() || class.name.is_empty() {
-        return Err("spec.template.spec.class: kind and name are required".to_owned());
-    }
-    let selector = claim::selector(spec.selector.as_ref())?;
-    let labels = spec.template.metadata.as_ref().and_then(|meta| meta.labels.clone()).unwrap_or_default();
-    if !kube::core::SelectorExt::matches(&selector, &labels) {
-        return Err("spec.template.metadata.labels: must match spec.selector".to_owned());
-    }
-    Ok(selector)
 }
 
 fn claiming(seen: &Observed<'_>, claims: &[(Claim, &Arc<Machine>)]) -> Option<Step> {
