@@ -6,6 +6,7 @@
 mod certificates;
 mod kubeconfig;
 mod stall;
+mod unread;
 
 pub use certificates::{CertificateError, Certificates};
 pub use kubeconfig::kubeconfig;
@@ -28,6 +29,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+use unread::{Followed, Readers};
 
 const FAREWELL: Duration = Duration::from_millis(500);
 const MOST_STREAMS: u32 = 1000;
@@ -112,15 +114,27 @@ pub async fn serve_within(
         connections.spawn(async move {
             if let Some(stream) = handshake(stream, &acceptor, limits.handshake).await {
                 let patience = limits.answer;
+                let readers = Readers::default();
+                let answers = readers.clone();
                 let service = service_fn(move |request| {
-                    let server = server.clone();
-                    async move { Ok::<_, Infallible>(answer(server, request, patience).await) }
+                    let (server, answers) = (server.clone(), answers.clone());
+                    async move {
+                        let answer = answer(server, request, patience).await;
+                        Ok::<Response<Followed>, Infallible>(answer.map(|body| answers.follow(body)))
+                    }
                 });
                 let builder = builder(&limits);
                 let stream = Stall::new(stream, limits.head, limits.unread);
                 let connection = builder.serve_connection(TokioIo::new(stream), service);
-                if let Err(error) = watcher.watch(connection.into_owned()).await {
-                    tracing::debug!(%error, "a connection ended early");
+                tokio::select! {
+                    biased;
+                    ended = watcher.watch(connection.into_owned()) => if let Err(error) = ended {
+                        tracing::debug!(%error, "a connection ended early");
+                    },
+                    // All of the connection: hyper asks a stream that waits for its client nothing more.
+                    () = readers.one_is_left_unread(limits.unread) => {
+                        tracing::debug!("a connection was cut off: an answer was left unread");
+                    }
                 }
             }
             drop(place);

@@ -5,6 +5,11 @@ use hostler_apiserver::{
     ApiServer,
     serve::{Certificates, Limits, serve_within},
 };
+use hostler_base::transport::{self, Body};
+use http::Request;
+use http_body_util::BodyExt as _;
+use hyper::{body::Incoming, client::conn::http2::SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
@@ -14,6 +19,7 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpSocket, TcpStream},
+    task::JoinHandle,
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -271,15 +277,8 @@ async fn too_many_connections_are_turned_away_until_there_is_room() {
     soon(again).await;
 }
 
-/// Opens a watch, reads its head only, and lets hundreds of changes happen.
-async fn unread_watch(served: &Served) -> TlsStream<TcpStream> {
-    let mut stream = served.tls().await;
-    let request = head("GET", &format!("{MAPS}?watch=1"), "");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut seen = Vec::new();
-    while !seen.ends_with(b"\r\n\r\n") {
-        seen.push(soon(stream.read_u8()).await.unwrap());
-    }
+/// Hundreds of changes to one object.
+async fn many_changes(served: &Served) {
     let raw = Raw::new(&served.server);
     let padding = "x".repeat(4000);
     let mut map = json!({"metadata": {"name": "a"}, "data": {"padding": padding}});
@@ -291,6 +290,18 @@ async fn unread_watch(served: &Served) -> TlsStream<TcpStream> {
         // In turn with the server, which could send now.
         tokio::task::yield_now().await;
     }
+}
+
+/// Opens a watch, reads its head only, and lets the changes happen.
+async fn unread_watch(served: &Served) -> TlsStream<TcpStream> {
+    let mut stream = served.tls().await;
+    let request = head("GET", &format!("{MAPS}?watch=1"), "");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"\r\n\r\n") {
+        seen.push(soon(stream.read_u8()).await.unwrap());
+    }
+    many_changes(served).await;
     stream
 }
 
@@ -319,4 +330,64 @@ async fn a_watcher_that_does_not_read_is_cut_off() {
     assert!(!text.contains("\"type\":\"ERROR\""), "the watch went on");
     assert!(text.matches("\"type\":\"MODIFIED\"").count() < CHANGES / 2);
     served.is_well().await;
+}
+
+/// An HTTP/2 client that takes little at a time; the task ends with its connection.
+async fn http2(served: &Served) -> (SendRequest<Body>, JoinHandle<()>) {
+    let stream = TokioIo::new(served.tls().await);
+    let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(16 * 1024)
+        .handshake(stream)
+        .await
+        .unwrap();
+    let ends = tokio::spawn(async move { drop(connection.await) });
+    (sender, ends)
+}
+
+async fn get(sender: &mut SendRequest<Body>, path: &str) -> Incoming {
+    let request = Request::get(format!("https://localhost{path}")).header("Authorization", "Bearer right");
+    let response = soon(sender.send_request(request.body(transport::empty()).unwrap())).await.unwrap();
+    assert_eq!(response.status(), 200);
+    response.into_body()
+}
+
+#[tokio::test]
+async fn an_http2_client_that_leaves_a_watch_or_a_list_unread_is_cut_off() {
+    let served = start(Limits { unread: SHORT, ..limits() });
+    let (mut sender, ends) = http2(&served).await;
+    let unread = get(&mut sender, &format!("{MAPS}?watch=1")).await;
+    many_changes(&served).await;
+    soon(ends).await.unwrap();
+    drop(unread);
+
+    let raw = Raw::new(&served.server);
+    for n in 0..10 {
+        let map = json!({"metadata": {"name": format!("long-{n}")}, "data": {"padding": "x".repeat(10_000)}});
+        raw.json("POST", MAPS, &map).await;
+    }
+    let (mut sender, ends) = http2(&served).await;
+    let unread = get(&mut sender, MAPS).await;
+    soon(ends).await.unwrap();
+    drop(unread);
+    served.is_well().await;
+}
+
+#[tokio::test]
+async fn an_http2_client_that_reads_is_kept_however_quiet_its_watch_is() {
+    let served = start(Limits { unread: SHORT, ..limits() });
+    let (mut sender, ends) = http2(&served).await;
+    let mut watch = get(&mut sender, &format!("{MAPS}?watch=1")).await;
+    for name in ["a", "b"] {
+        tokio::time::sleep(3 * SHORT).await;
+        let map = json!({"metadata": {"name": name}, "data": {"padding": "x".repeat(100_000)}});
+        Raw::new(&served.server).json("POST", MAPS, &map).await;
+        let mut text = Vec::new();
+        while !text.ends_with(b"\n") {
+            let frame = soon(watch.frame()).await.unwrap().unwrap();
+            text.extend_from_slice(&frame.into_data().unwrap());
+        }
+        let event: Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(event["object"]["metadata"]["name"], name);
+    }
+    assert!(!ends.is_finished());
 }
