@@ -2,7 +2,7 @@
 
 use axum::{Router, body::Bytes};
 use hostler_apiserver::{ApiServer, Options};
-use hostler_base::{Body, Chance, Clock, Transport, transport};
+use hostler_base::{Body, Chance, Clock, Entropy, Transport, transport};
 use http::{HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::BodyExt;
 use secrecy::SecretString;
@@ -79,7 +79,8 @@ fn pod(number: usize) -> Vec<u8> {
 
 /// A server, and the way in through its router, as it is behind a socket.
 fn server() -> (ApiServer, Transport) {
-    let mut options = Options::new(Clock::system(), Chance::from_seed(1));
+    let entropy = Entropy::guessable(Chance::from_seed(2));
+    let mut options = Options::new(Clock::system(), Chance::from_seed(1), entropy);
     options.users.push((SecretString::from(TOKEN), ApiServer::admin()));
     let server = ApiServer::new(options);
     let transport = routed(server.router());

@@ -9,7 +9,7 @@ use crate::{
     store::{Key, Store},
 };
 use bytes::Bytes;
-use hostler_base::{Chance, Clock, Transport, transport};
+use hostler_base::{Chance, Clock, Entropy, NoEntropy, Transport, transport};
 use http::{Request, Response};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
@@ -25,6 +25,8 @@ use tokio_util::sync::CancellationToken;
 pub struct Options {
     pub clock: Clock,
     pub chance: Chance,
+    /// Makes the key that signs tokens of service accounts. What `chance` draws is in every uid, so it makes none.
+    pub entropy: Entropy,
     /// Bearer tokens and who they stand for.
     pub users: Vec<(SecretString, User)>,
     /// How many changes are kept per resource: how far back a watch can begin.
@@ -32,8 +34,8 @@ pub struct Options {
 }
 
 impl Options {
-    pub fn new(clock: Clock, chance: Chance) -> Self {
-        Self { clock, chance, users: Vec::new(), history: 2048 }
+    pub fn new(clock: Clock, chance: Chance, entropy: Entropy) -> Self {
+        Self { clock, chance, entropy, users: Vec::new(), history: 2048 }
     }
 }
 
@@ -50,18 +52,17 @@ pub(crate) struct Core {
     pub(crate) chance: Chance,
     /// By the hash of the token, so that neither a comparison's time nor a dump gives one away.
     tokens: RwLock<BTreeMap<[u8; 32], Arc<User>>>,
-    /// Signs the tokens of service accounts.
-    pub(crate) token_key: [u8; 32],
+    /// Signs the tokens of service accounts; without it there are none.
+    pub(crate) token_key: Result<[u8; 32], NoEntropy>,
     /// Ends the watches of the current life.
     life: Mutex<CancellationToken>,
     pub(crate) syncing: Syncing,
 }
 
-fn token_key(chance: &Chance) -> [u8; 32] {
-    let chance = chance.split("service account tokens");
+fn token_key(entropy: &Entropy) -> Result<[u8; 32], NoEntropy> {
     let mut key = [0; 32];
-    key.chunks_exact_mut(16).for_each(|part| part.copy_from_slice(&chance.u128().to_le_bytes()));
-    key
+    entropy.fill(&mut key)?;
+    Ok(key)
 }
 
 fn digest(token: &str) -> [u8; 32] {
@@ -133,7 +134,7 @@ impl ApiServer {
             store: Store::new(options.history),
             registry: Registry::new(),
             clock: options.clock,
-            token_key: token_key(&options.chance),
+            token_key: token_key(&options.entropy),
             chance: options.chance,
             tokens: RwLock::default(),
             life: Mutex::default(),

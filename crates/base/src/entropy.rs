@@ -43,6 +43,11 @@ impl Entropy {
         })
     }
 
+    /// Fills all of `bytes`.
+    pub fn fill(&self, bytes: &mut [u8]) -> Result<(), NoEntropy> {
+        (self.0)(bytes)
+    }
+
     /// Characters of `alphabet`, each as likely as the others.
     pub fn text(&self, alphabet: &[u8], length: usize) -> Result<String, NoEntropy> {
         // Bytes beyond the last whole round through the alphabet would prefer its first letters.
@@ -50,7 +55,7 @@ impl Entropy {
         let mut text = String::with_capacity(length);
         let mut bytes = [0; 32];
         while text.len() < length {
-            (self.0)(&mut bytes)?;
+            self.fill(&mut bytes)?;
             let fair = bytes.iter().map(|byte| usize::from(*byte)).filter(|byte| *byte < fair);
             let letters = fair.filter_map(|byte| alphabet.get(byte % alphabet.len()));
             text.extend(letters.take(length - text.len()).map(|letter| char::from(*letter)));

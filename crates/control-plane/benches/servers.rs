@@ -6,7 +6,7 @@ use hostler_apiserver::{
     ApiServer,
     serve::{self, Certificates},
 };
-use hostler_base::{Chance, Clock};
+use hostler_base::{Chance, Clock, Entropy};
 use hostler_control_plane::{BuildError, ControlPlane, Options, Store, temporary_directory};
 use kube::{
     Client, Config,
@@ -66,7 +66,8 @@ async fn embedded() -> anyhow::Result<Figures> {
     let clock = Clock::system();
     let certificates = Certificates::generate(&[], clock.now())?;
     let token = SecretString::from(uuid::Uuid::new_v4().to_string());
-    let mut options = hostler_apiserver::Options::new(clock, Chance::from_entropy());
+    let entropy = Entropy::guessable(Chance::from_entropy());
+    let mut options = hostler_apiserver::Options::new(clock, Chance::from_entropy(), entropy);
     options.users.push((token.clone(), ApiServer::admin()));
     let api = ApiServer::new(options);
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;

@@ -11,7 +11,7 @@ use crate::{
 };
 use futures::future::BoxFuture;
 use hostler_apiserver::{ApiServer, Options};
-use hostler_base::{Chance, Clock, Transport, transport};
+use hostler_base::{Chance, Clock, Entropy, Transport, transport};
 use jiff::Timestamp;
 use std::{sync::Arc, time::Duration};
 use tokio::task::JoinSet;
@@ -39,7 +39,8 @@ impl World {
     pub fn in_virtual_time(plan: Plan) -> Self {
         let clock = Clock::starting_at(Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH));
         let chance = Chance::from_seed(plan.seed());
-        let options = Options::new(clock.clone(), chance.split(KUBERNETES));
+        let entropy = Entropy::guessable(chance.split("entropy"));
+        let options = Options::new(clock.clone(), chance.split(KUBERNETES), entropy);
         Self::embedded(clock, chance, options, Some(Wire::new(plan)))
     }
 

@@ -1,8 +1,8 @@
 //! Who a request comes from: impersonation and tokens of service accounts.
 
-use crate::kit::{Raw, server};
+use crate::kit::{Raw, options, server};
 use hostler_apiserver::ApiServer;
-use hostler_base::transport;
+use hostler_base::{Chance, Entropy, NoEntropy, transport};
 use serde_json::{Value, json};
 
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
@@ -65,21 +65,63 @@ async fn extra_fields_are_claimed_by_who_may() {
     assert_eq!(who(&bob, &[("impersonate-extra-scopes", "view")]).await.0, 500);
 }
 
+const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
+
+/// An account `robot` and the value of the header that lets it in.
+async fn robot(server: &ApiServer) -> String {
+    let admin = Raw::new(server);
+    admin.json("POST", ACCOUNTS, &json!({"metadata": {"name": "robot"}})).await;
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let (code, answer) = admin.json("POST", &format!("{ACCOUNTS}/robot/token"), &request).await;
+    assert_eq!(code, 201, "{answer}");
+    format!("Bearer {}", answer["status"]["token"].as_str().unwrap())
+}
+
+fn network(server: &ApiServer) -> Raw {
+    Raw(transport::from_service(server.router()))
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_service_account_gets_in_by_its_token_until_it_is_gone() {
     let server = server();
-    let admin = Raw::new(&server);
-    let accounts = "/api/v1/namespaces/default/serviceaccounts";
-    admin.json("POST", accounts, &json!({"metadata": {"name": "robot"}})).await;
-    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
-    let (code, answer) = admin.json("POST", &format!("{accounts}/robot/token"), &request).await;
-    assert_eq!(code, 201, "{answer}");
-    let token = format!("Bearer {}", answer["status"]["token"].as_str().unwrap());
-    let network = Raw(transport::from_service(server.router()));
+    let token = robot(&server).await;
+    let network = network(&server);
     let (_, user) = who(&network, &[("authorization", &token)]).await;
     assert_eq!(user["username"], "system:serviceaccount:default:robot");
     let forged = format!("{token}x");
     assert_eq!(who(&network, &[("authorization", &forged)]).await.0, 401);
-    admin.delete(&format!("{accounts}/robot")).await;
+    Raw::new(&server).delete(&format!("{ACCOUNTS}/robot")).await;
     assert_eq!(who(&network, &[("authorization", &token)]).await.0, 401);
+}
+
+/// Uids are drawn from the source of chance and everybody sees them: whoever works out its seed from them has the
+/// accounts, but not the key that signs their tokens.
+#[tokio::test(start_paused = true)]
+async fn who_knows_all_that_was_drawn_by_chance_can_make_no_token() {
+    let with = |entropy: u64| {
+        let mut options = options();
+        options.entropy = Entropy::guessable(Chance::from_seed(entropy));
+        ApiServer::new(options)
+    };
+    let (one, same, other) = (with(7), with(7), with(8));
+    let tokens = [robot(&one).await, robot(&same).await, robot(&other).await];
+    assert_eq!(tokens[0], tokens[1], "a world can be repeated");
+    assert_eq!(who(&network(&one), &[("authorization", &tokens[1])]).await.0, 201);
+    assert_eq!(who(&network(&one), &[("authorization", &tokens[2])]).await.0, 401);
+    assert_eq!(who(&network(&other), &[("authorization", &tokens[0])]).await.0, 401);
+    let claims = |token: &str| token.split('.').nth(1).unwrap().to_owned();
+    assert_eq!(claims(&tokens[0]), claims(&tokens[2]), "the accounts have the same uid");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_entropy_there_are_no_tokens() {
+    let mut options = options();
+    options.entropy = Entropy::new(|_| Err(NoEntropy));
+    let server = ApiServer::new(options);
+    let admin = Raw::new(&server);
+    admin.json("POST", ACCOUNTS, &json!({"metadata": {"name": "robot"}})).await;
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let (code, answer) = admin.json("POST", &format!("{ACCOUNTS}/robot/token"), &request).await;
+    assert_eq!((code, &answer["reason"]), (500, &json!("InternalError")), "{answer}");
+    assert_eq!(who(&network(&server), &[("authorization", "Bearer a.b.c")]).await.0, 401);
 }

@@ -1,5 +1,5 @@
 use hostler_apiserver::{ApiServer, Options};
-use hostler_base::{Chance, Clock, Transport, transport};
+use hostler_base::{Chance, Clock, Entropy, Transport, transport};
 use http::{Method, Request};
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -10,7 +10,8 @@ pub(crate) fn server() -> ApiServer {
 }
 
 pub(crate) fn options() -> Options {
-    Options::new(Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap()), Chance::from_seed(1))
+    let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+    Options::new(clock, Chance::from_seed(1), Entropy::guessable(Chance::from_seed(2)))
 }
 
 pub(crate) fn client(server: &ApiServer) -> kube::Client {

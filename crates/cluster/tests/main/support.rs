@@ -3,7 +3,7 @@
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use hostler_apiserver::ApiServer;
-use hostler_base::{Chance, Clock, transport};
+use hostler_base::{Chance, Clock, Entropy, transport};
 use hostler_cluster::Options;
 use http::{Request, Response};
 use http_body_util::{BodyExt, BodyStream, StreamBody};
@@ -49,7 +49,10 @@ impl Bench {
     fn with(options: Options, seed: u64, lag: Option<Lag>) -> Self {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
         let chance = Chance::from_seed(seed);
-        let server = ApiServer::new(hostler_apiserver::Options::new(clock.clone(), chance.split("server")));
+        let entropy = Entropy::guessable(chance.split("entropy"));
+        let options_of_server =
+            hostler_apiserver::Options::new(clock.clone(), chance.split("server"), entropy);
+        let server = ApiServer::new(options_of_server);
         let calls = Arc::new(Mutex::new(Vec::new()));
         let client = client(&server, &clock, &Arc::default(), None);
         let mut tasks = JoinSet::new();

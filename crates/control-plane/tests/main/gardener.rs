@@ -5,7 +5,7 @@ use hostler_apiserver::{
     ApiServer,
     serve::{self, Certificates},
 };
-use hostler_base::{Chance, Clock};
+use hostler_base::{Chance, Clock, Entropy};
 use hostler_control_plane::gardener;
 use hostler_sim::{Plan, World};
 use kube::{
@@ -101,7 +101,8 @@ async fn a_machine_deployment_lives_on_the_embedded_server() {
     let (clock, chance) = (Clock::system(), Chance::from_entropy());
     let certificates = Certificates::generate(&[], clock.now()).unwrap();
     let token: secrecy::SecretString = uuid::Uuid::new_v4().to_string().into();
-    let mut options = hostler_apiserver::Options::new(clock, chance.split("kubernetes"));
+    let entropy = Entropy::guessable(chance.split("entropy"));
+    let mut options = hostler_apiserver::Options::new(clock, chance.split("kubernetes"), entropy);
     options.users.push((token.clone(), ApiServer::admin()));
     let mut world = World::in_real_time(chance, options, Some(Plan::seeded(1)));
     world.start_cluster(hostler_cluster::Options::all());

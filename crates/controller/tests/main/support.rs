@@ -1,7 +1,7 @@
 //! A world of its own for each test: server, clock, chance, and a transport that writes down every call.
 
 use hostler_apiserver::{ApiServer, Options, User};
-use hostler_base::{Body, BoxError, Chance, Clock, Transport, transport};
+use hostler_base::{Body, BoxError, Chance, Clock, Entropy, Transport, transport};
 use hostler_controller::{Fence, Metrics, StackOptions, kube_client};
 use http::{Request, Response};
 use http_body_util::BodyExt;
@@ -60,7 +60,8 @@ impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
         let chance = Chance::from_seed(seed);
-        let server = ApiServer::new(Options::new(clock.clone(), chance.split("server")));
+        let entropy = Entropy::guessable(chance.split("entropy"));
+        let server = ApiServer::new(Options::new(clock.clone(), chance.split("server"), entropy));
         let (metrics, log, faults) = (Metrics::new(), Log::default(), Faults::default());
         Self { server, clock, chance, metrics, log, faults }
     }

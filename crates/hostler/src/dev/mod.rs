@@ -136,7 +136,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 
 async fn start_world(clock: Clock, token: SecretString, ca_pem: &str) -> anyhow::Result<World> {
     let chance = Chance::from_entropy();
-    let mut options = hostler_apiserver::Options::new(clock, chance.split("kubernetes"));
+    let mut options = hostler_apiserver::Options::new(clock, chance.split("kubernetes"), entropy::system());
     options.users.push((token, ApiServer::admin()));
     let mut world = World::in_real_time(chance, options, None);
     install_definitions(&world).await?;

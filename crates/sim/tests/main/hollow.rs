@@ -1,6 +1,6 @@
 //! Hollow nodes, as seen through the API.
 
-use hostler_base::{Chance, Clock};
+use hostler_base::{Chance, Clock, Entropy};
 use hostler_sim::{HollowNodes, MachineSpec, Plan, World, hollow};
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -213,7 +213,8 @@ async fn hundreds_of_nodes_join_and_stay() {
 
 #[tokio::test]
 async fn a_world_runs_in_real_time_too() {
-    let options = hostler_apiserver::Options::new(Clock::system(), Chance::from_seed(1));
+    let entropy = Entropy::guessable(Chance::from_seed(2));
+    let options = hostler_apiserver::Options::new(Clock::system(), Chance::from_seed(1), entropy);
     let mut world = World::in_real_time(Chance::from_seed(1), options, None);
     let nodes = world.start_hollow_nodes();
     nodes.boot(MachineSpec {
