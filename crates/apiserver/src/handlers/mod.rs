@@ -173,6 +173,10 @@ fn bearer(headers: &HeaderMap) -> Option<String> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
 }
 
+/// Marks an answer that goes on for as long as its reader likes.
+#[derive(Clone, Copy)]
+pub(crate) struct LongRunning;
+
 /// What answers a request for a resource that was understood and allowed, and whose body was read.
 pub(crate) type Answer =
     dyn Fn(&Exchange<'_>, &Attributes, &Bytes) -> Result<Response<Body>, ApiError> + Send + Sync;

@@ -1,6 +1,6 @@
 //! Watch: a stream that holds a position in the log and nothing else.
 
-use super::{Exchange, read, view};
+use super::{Exchange, LongRunning, read, view};
 use crate::{
     error::ApiError,
     field::{Fault, FieldError},
@@ -64,6 +64,7 @@ pub(super) fn watch(exchange: &Exchange<'_>) -> Result<Response<Body>, ApiError>
     });
     let mut response = Response::new(transport::boxed(StreamBody::new(stream)));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.extensions_mut().insert(LongRunning);
     Ok(response)
 }
 

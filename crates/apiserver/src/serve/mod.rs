@@ -1,7 +1,7 @@
 //! The HTTPS listener: for kubectl and other processes on this machine.
 //!
 //! Whoever comes in has to speak TLS within a few seconds, send its request without dawdling, and read what
-//! it asked for; what does not is cut off. Requests that a web page made are refused whatever they carry.
+//! it asked for; what does not is cut off. What is more than can be answered at once is to come again. Requests that a web page made are refused whatever they carry.
 
 mod certificates;
 mod kubeconfig;
@@ -11,7 +11,11 @@ mod unread;
 pub use certificates::{CertificateError, Certificates};
 pub use kubeconfig::kubeconfig;
 
-use crate::{error::ApiError, handlers, server::ApiServer};
+use crate::{
+    error::ApiError,
+    handlers::{self, LongRunning},
+    server::ApiServer,
+};
 use hostler_base::transport::{self, Body};
 use http::{Request, Response, StatusCode, header};
 use hyper::{body::Incoming, service::service_fn};
@@ -51,6 +55,9 @@ pub struct Limits {
     /// … and how long it may take to say so.
     pub ping_answer: Duration,
     pub connections: usize,
+    /// How many requests, over all connections, may be between their head and the end of their answer. A watch is
+    /// one of them until it begins.
+    pub requests: usize,
 }
 
 impl Default for Limits {
@@ -63,6 +70,7 @@ impl Default for Limits {
             ping_every: Duration::from_secs(30),
             ping_answer: Duration::from_secs(15),
             connections: 1024,
+            requests: 400,
         }
     }
 }
@@ -88,6 +96,7 @@ pub async fn serve_within(
     let limits = Arc::new(limits);
     let acceptor = TlsAcceptor::from(certificates.server_config().map_err(io::Error::other)?);
     let places = Arc::new(Semaphore::new(limits.connections));
+    let requests = Arc::new(Semaphore::new(limits.requests));
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     loop {
@@ -110,7 +119,7 @@ pub async fn serve_within(
             continue;
         };
         let (server, acceptor, watcher) = (server.clone(), acceptor.clone(), graceful.watcher());
-        let limits = Arc::clone(&limits);
+        let (limits, requests) = (Arc::clone(&limits), Arc::clone(&requests));
         connections.spawn(async move {
             if let Some(stream) = handshake(stream, &acceptor, limits.handshake).await {
                 let patience = limits.answer;
@@ -118,9 +127,14 @@ pub async fn serve_within(
                 let answers = readers.clone();
                 let service = service_fn(move |request| {
                     let (server, answers) = (server.clone(), answers.clone());
+                    let place = Arc::clone(&requests).try_acquire_owned().ok();
                     async move {
-                        let answer = answer(server, request, patience).await;
-                        Ok::<Response<Followed>, Infallible>(answer.map(|body| answers.follow(body)))
+                        let answer = match &place {
+                            Some(_) => answer(server, request, patience).await,
+                            None => handlers::refusal(&too_many()),
+                        };
+                        let place = place.filter(|_| answer.extensions().get::<LongRunning>().is_none());
+                        Ok::<Response<Followed>, Infallible>(answer.map(|body| answers.follow(body, place)))
                     }
                 });
                 let builder = builder(&limits);
@@ -203,6 +217,11 @@ async fn answer(server: ApiServer, request: Request<Incoming>, patience: Duratio
         let why = "the request did not come in completely in time";
         handlers::refusal(&ApiError::new(StatusCode::REQUEST_TIMEOUT, "Timeout", why))
     })
+}
+
+/// Each request may bring a body of megabytes and take one away: without this a few clients could fill the memory.
+fn too_many() -> ApiError {
+    ApiError::too_many_requests("Too many requests, please try again later.", 1)
 }
 
 /// Refuses what a web page could send: a foreign `Origin`, or a `Host` that a foreign name was made to lead to.

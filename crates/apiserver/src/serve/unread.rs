@@ -11,7 +11,7 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-use tokio::time::Instant;
+use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 /// A client has to take at least so much at a time; the rest of a large answer waits here, where it is seen.
 const PIECE: usize = 64 * 1024;
@@ -27,12 +27,13 @@ struct Handed {
 }
 
 impl Readers {
-    pub(super) fn follow(&self, body: Body) -> Followed {
+    /// The answer keeps its place among those under way, if it has one, until it is read or given up.
+    pub(super) fn follow(&self, body: Body, place: Option<OwnedSemaphorePermit>) -> Followed {
         let number = self.with(|handed| {
             handed.answers += 1;
             handed.answers
         });
-        Followed { body, rest: Bytes::new(), begun: false, number, readers: self.clone() }
+        Followed { body, rest: Bytes::new(), begun: false, number, readers: self.clone(), _place: place }
     }
 
     /// Returns as soon as an answer has been left unread for this long.
@@ -62,6 +63,7 @@ pub(super) struct Followed {
     begun: bool,
     number: u64,
     readers: Readers,
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 impl Followed {

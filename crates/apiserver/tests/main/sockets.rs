@@ -1,13 +1,19 @@
 //! Clients that do not keep to the rules, over real sockets: each is told or cut off, none is waited for.
 
 use crate::kit::{Raw, options};
+use bytes::Bytes;
+use futures::StreamExt;
 use hostler_apiserver::{
     ApiServer,
     serve::{Certificates, Limits, serve_within},
 };
-use hostler_base::transport::{self, Body};
+use hostler_base::{
+    BoxError,
+    transport::{self, Body},
+};
 use http::Request;
-use http_body_util::BodyExt as _;
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
 use hyper::{body::Incoming, client::conn::http2::SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{
@@ -390,4 +396,60 @@ async fn an_http2_client_that_reads_is_kept_however_quiet_its_watch_is() {
         assert_eq!(event["object"]["metadata"]["name"], name);
     }
     assert!(!ends.is_finished());
+}
+
+/// What a client gets that comes too much.
+async fn is_turned_away(sender: &mut SendRequest<Body>) -> bool {
+    let request = Request::get(format!("https://localhost{MAPS}")).header("Authorization", "Bearer right");
+    let response = soon(sender.send_request(request.body(transport::empty()).unwrap())).await.unwrap();
+    let (head, body) = response.into_parts();
+    let answer: Value = serde_json::from_slice(&soon(body.collect()).await.unwrap().to_bytes()).unwrap();
+    if head.status == 200 {
+        return false;
+    }
+    assert_eq!((head.status.as_u16(), &head.headers["retry-after"]), (429, &"1".parse().unwrap()));
+    assert_eq!((&answer["kind"], &answer["reason"]), (&json!("Status"), &json!("TooManyRequests")));
+    assert_eq!((&answer["code"], &answer["details"]), (&json!(429), &json!({"retryAfterSeconds": 1})));
+    true
+}
+
+#[tokio::test]
+async fn only_so_many_requests_are_under_way_at_once() {
+    let served = start(Limits { requests: 2, ..limits() });
+    let (mut sender, _ends) = http2(&served).await;
+    let (mut other, _other_ends) = http2(&served).await;
+    // Watches are not among them.
+    let mut watches = Vec::new();
+    for _ in 0..3 {
+        watches.push(get(&mut sender, &format!("{MAPS}?watch=1")).await);
+    }
+    let mut slow = Vec::new();
+    for name in ["a", "b"] {
+        let (send, parts) = futures::channel::mpsc::unbounded::<Bytes>();
+        let body = StreamBody::new(parts.map(|part| Ok::<_, BoxError>(Frame::data(part))));
+        let request = Request::post(format!("https://localhost{MAPS}"))
+            .header("Authorization", "Bearer right")
+            .header("Content-Type", "application/json");
+        let answer = sender.send_request(request.body(transport::boxed(body)).unwrap());
+        slow.push((name, send, tokio::spawn(answer)));
+    }
+    assert!(is_turned_away(&mut sender).await);
+    assert!(is_turned_away(&mut other).await, "the bound is one for all connections");
+    for (name, send, answer) in slow {
+        let map = json!({"metadata": {"name": name}, "data": {"padding": "x".repeat(100_000)}});
+        send.unbounded_send(map.to_string().into()).unwrap();
+        drop(send);
+        let response = soon(answer).await.unwrap().unwrap();
+        assert_eq!(response.status(), 201);
+        soon(response.into_body().collect()).await.unwrap();
+    }
+    assert!(!is_turned_away(&mut sender).await);
+    // An answer that waits for its reader is under way, too.
+    let unread = [get(&mut other, MAPS).await, get(&mut other, MAPS).await];
+    assert!(is_turned_away(&mut sender).await);
+    for answer in unread {
+        soon(answer.collect()).await.unwrap();
+    }
+    assert!(!is_turned_away(&mut sender).await);
+    drop(watches);
 }
