@@ -7,6 +7,7 @@ use kube::{
     runtime::watcher,
 };
 use serde_json::json;
+use tokio::time::Instant;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -61,4 +62,32 @@ async fn watches_end_and_tell_when_they_are_too_old() {
     let event = old.next().await.unwrap();
     assert_eq!((&event["type"], &event["object"]["code"]), (&json!("ERROR"), &json!(410)));
     assert!(old.next().await.is_none());
+}
+
+/// A client goes on from the last bookmark after a break: it has to move on, also while only other kinds change.
+#[tokio::test(start_paused = true)]
+async fn a_quiet_watch_gets_a_bookmark_every_minute() {
+    let server = server();
+    let raw = Raw::new(&server);
+    let start = server.revision();
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let mut watch = raw.watch(&format!("{MAPS}?watch=1&allowWatchBookmarks=true&timeoutSeconds=600")).await;
+    let begun = Instant::now();
+    let (mut versions, mut seconds) = (vec![start], Vec::new());
+    while let Some(event) = watch.next().await {
+        assert_eq!((&event["type"], &event["object"]["kind"]), (&json!("BOOKMARK"), &json!("ConfigMap")));
+        let version =
+            event["object"]["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
+        assert_eq!(version, server.revision(), "all that happened is behind it");
+        versions.push(version);
+        seconds.push(begun.elapsed().as_secs());
+        let name = format!("s{version}");
+        assert_eq!(raw.json("POST", secrets, &json!({"metadata": {"name": name}})).await.0, 201);
+    }
+    assert_eq!(seconds, [60, 120, 180, 240, 300, 360, 420, 480, 540, 598]);
+    assert!(versions[1..].is_sorted_by(|one, next| one < next), "{versions:?}");
+    assert_eq!(begun.elapsed().as_secs(), 600);
+
+    let mut silent = raw.watch(&format!("{MAPS}?watch=1&timeoutSeconds=600")).await;
+    assert!(silent.next().await.is_none(), "nobody asked for bookmarks");
 }
