@@ -130,8 +130,11 @@ fn begin(exchange: &Exchange<'_>) -> Result<Watch, ApiError> {
         done: false,
     };
     if initial {
-        if wants_initial.is_some() {
-            read::not_too_new(exchange, wanted)?;
+        if wants_initial.is_some()
+            && let Err(error) = read::not_too_new(exchange, wanted)
+        {
+            watch.fail(&error);
+            return Ok(watch);
         }
         let listed = core.store.list(&exchange.resource.shelf, &watch.namespace, None);
         let listed = listed.map_err(|_| ApiError::internal("the present cannot be listed"))?;
@@ -238,12 +241,16 @@ impl Watch {
             }
             Err(TooOld { oldest }) => {
                 let message = format!("too old resource version: {} ({oldest})", self.position);
-                let status = ApiError::expired(message).status();
-                self.ready.push_back(line("ERROR", status.to_string().as_bytes()));
-                self.done = true;
+                self.fail(&ApiError::expired(message));
                 false
             }
         }
+    }
+
+    /// The refusal is the last thing that is sent.
+    fn fail(&mut self, error: &ApiError) {
+        self.ready.push_back(line("ERROR", error.status().to_string().as_bytes()));
+        self.done = true;
     }
 
     /// How this watch sees a change: leaving or entering the selection is a deletion or an addition.

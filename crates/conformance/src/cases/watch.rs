@@ -280,11 +280,14 @@ async fn metadata_only_bookmark(c: Ctx) -> Outcome {
 
 async fn version_too_large_is_an_error(c: Ctx) -> Outcome {
     let far = version_of(&c.create(&c.core("secrets"), &secret("a")).await?)? + 1_000_000;
-    let reply = c.get(&c.core(&format!("secrets?watch=true&{INITIAL}&resourceVersion={far}"))).await?;
-    holds(
-        "a version that is not there yet times out",
-        reply.status == 504 || reply.text_body().contains("Too large resource version"),
-    )
+    let mut watch = c.watch(&c.core(&format!("secrets?{INITIAL}&resourceVersion={far}"))).await?;
+    let event = watch.expect_error(504, "Timeout").await?;
+    let message = event.text("/message");
+    let words = format!("Timeout: Too large resource version: {far}, current: ");
+    holds(&format!("{message} tells of both versions"), message.starts_with(&words))?;
+    let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
+    event.is("/details", json!({"causes": [cause], "retryAfterSeconds": 1}))?;
+    watch.expect_end().await
 }
 
 async fn version_that_is_no_number_is_refused(c: Ctx) -> Outcome {
