@@ -17,8 +17,6 @@ mod identity;
 mod kit;
 #[path = "main/noise.rs"]
 mod noise;
-#[path = "main/open.rs"]
-mod open;
 #[path = "main/serving.rs"]
 mod serving;
 #[path = "main/sockets.rs"]

@@ -21,7 +21,7 @@ area!("discovery":
     unknown_version_is_not_found,
     unknown_path_is_not_found,
     root_lists_paths,
-    kinds_of_the_issue_are_there;
+    kinds_that_controllers_use_are_there;
 "health":
     version,
     healthz_livez_readyz,
@@ -272,7 +272,7 @@ async fn root_lists_paths(c: Ctx) -> Outcome {
     Ok(())
 }
 
-async fn kinds_of_the_issue_are_there(c: Ctx) -> Outcome {
+async fn kinds_that_controllers_use_are_there(c: Ctx) -> Outcome {
     for (path, names) in [
         (
             "/api/v1",
