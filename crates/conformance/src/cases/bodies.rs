@@ -210,9 +210,18 @@ async fn deployment_from_protobuf(c: Ctx) -> Outcome {
 
 async fn delete_options_from_protobuf(c: Ctx) -> Outcome {
     c.create(&c.core("configmaps"), &config_map("a")).await?;
-    let body = Message::new().string(4, "Background").envelope("v1", "DeleteOptions");
     let path = c.core("configmaps/a");
-    c.request(Method::DELETE, &path).body(PROTOBUF, body).send().await?.ok(200)?.is("/status", "Success")?;
+    let options = |uid: &str, policy: &str| {
+        let body = Message::new().message(2, &Message::new().string(1, uid)).string(4, policy);
+        c.request(Method::DELETE, &path).body(PROTOBUF, body.envelope("v1", "DeleteOptions"))
+    };
+    let reply = options("11111111-2222-3333-4444-555555555555", "Background").send().await?;
+    let why = "the UID in the precondition (11111111-2222-3333-4444-555555555555) does not match";
+    reply.refused_about(409, "Conflict", why)?;
+    let uid = c.get(&path).await?.ok(200)?.text("/metadata/uid");
+    let reply = options(&uid, "Orphan").send().await?.ok(200)?;
+    reply.is("/metadata/finalizers", json!(["orphan"]))?;
+    c.merge_patch(&path, &json!({"metadata": {"finalizers": null}})).await?.ok(200)?;
     c.get(&path).await?.ok(404)?;
     Ok(())
 }
