@@ -1,15 +1,26 @@
 use super::*;
-use crate::types::{decode, fill_zero_values, kind};
+use crate::{
+    registry::Registry,
+    request::api_version,
+    types::{decode, fill_zero_values, kind},
+};
+use std::collections::BTreeSet;
 
 /// Bytes and JSON of the same objects, both written by Go.
 const FIXTURES: &str = include_str!("../../tests/data/protobuf.txt");
+/// The same with one object per kind, all of its fields filled; `protobuf_kinds.go` beside it writes it.
+const EVERY_KIND: &str = include_str!("../../tests/data/protobuf_kinds.txt");
 
 fn read_body(body: &[u8]) -> Result<Value, ApiError> {
     from_protobuf(body, |why| ApiError::bad_request(why))
 }
 
 fn fixtures() -> impl Iterator<Item = (Vec<u8>, Value)> {
-    FIXTURES.lines().map(|line| {
+    read_fixtures(FIXTURES)
+}
+
+fn read_fixtures(lines: &'static str) -> impl Iterator<Item = (Vec<u8>, Value)> {
+    lines.lines().map(|line| {
         let (hex, json) = line.split_once('\t').expect("two columns");
         let digits: Vec<u8> =
             hex.chars().map(|digit| u8::try_from(digit.to_digit(16).expect("hex")).unwrap()).collect();
@@ -20,8 +31,7 @@ fn fixtures() -> impl Iterator<Item = (Vec<u8>, Value)> {
 
 #[test]
 fn what_go_writes_is_read_as_what_go_writes_in_json() {
-    let mut count = 0;
-    for (bytes, expected) in fixtures() {
+    for (bytes, expected) in fixtures().chain(read_fixtures(EVERY_KIND)) {
         let object = read_body(&bytes).expect("is read");
         let text = |name: &str| expected[name].as_str().expect("a string").to_owned();
         let ty = kind(&text("apiVersion"), &text("kind")).expect("a built-in kind");
@@ -30,14 +40,29 @@ fn what_go_writes_is_read_as_what_go_writes_in_json() {
         let mut object = decoded.object;
         fill_zero_values(ty, &mut object);
         assert_eq!(object, expected);
-        count += 1;
     }
-    assert_eq!(count, 16);
+}
+
+#[test]
+fn every_built_in_kind_is_among_them() {
+    let text = |value: &Value| value.as_str().expect("a string").to_owned();
+    let filled: BTreeSet<(String, String)> = read_fixtures(EVERY_KIND)
+        .map(|(_, object)| (text(&object["apiVersion"]), text(&object["kind"])))
+        .collect();
+    let mut missing = Vec::new();
+    for resource in Registry::new().all() {
+        for version in &resource.versions {
+            let kind = (api_version(resource.group(), version), resource.kind.clone());
+            missing.extend((!filled.contains(&kind)).then_some(kind));
+        }
+    }
+    assert_eq!(missing, Vec::new());
+    assert_eq!((fixtures().count(), filled.len()), (16, 45));
 }
 
 #[test]
 fn json_of_go_survives_decoding() {
-    for (_, expected) in fixtures() {
+    for (_, expected) in fixtures().chain(read_fixtures(EVERY_KIND)) {
         let text = |name: &str| expected[name].as_str().expect("a string").to_owned();
         let ty = kind(&text("apiVersion"), &text("kind")).expect("a built-in kind");
         let mut object = decode(ty, expected.clone()).expect("is decoded").object;

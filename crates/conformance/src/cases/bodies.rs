@@ -1,4 +1,4 @@
-use super::fixtures::config_map;
+use super::fixtures::{bound_pod, config_map, lease, pod};
 use crate::{
     Ctx, Look, Outcome, Reply,
     protobuf::Message,
@@ -25,6 +25,9 @@ area!("body":
     namespace_from_protobuf,
     secret_from_protobuf,
     deployment_from_protobuf,
+    lease_update_from_protobuf,
+    binding_from_protobuf,
+    eviction_from_protobuf,
     delete_options_from_protobuf,
     broken_protobuf_is_refused;
 "field validation":
@@ -206,6 +209,55 @@ async fn deployment_from_protobuf(c: Ctx) -> Outcome {
     made.is("/spec/template/spec/containers/0/ports/0/containerPort", 8080)?;
     made.is("/spec/template/spec/containers/0/ports/0/protocol", "TCP")?;
     made.is("/spec/template/spec/containers/0/resources/requests/cpu", "100m")
+}
+
+async fn lease_update_from_protobuf(c: Ctx) -> Outcome {
+    let made = c.create(&c.group("coordination.k8s.io/v1", "leases"), &lease("a")).await?;
+    let metadata =
+        Message::new().string(1, "a").string(3, &c.ns).string(6, &made.text("/metadata/resourceVersion"));
+    let renewed = Message::new().number(1, 1_700_000_000).number(2, 123_456_000);
+    let spec = Message::new().string(1, "two").number(2, 40).message(4, &renewed).number(5, 1);
+    let path = c.group("coordination.k8s.io/v1", "leases/a");
+    let put = |body: &Message| {
+        let body = body.envelope("coordination.k8s.io/v1", "Lease");
+        c.request(Method::PUT, &path).body(PROTOBUF, body)
+    };
+    let body = Message::new().message(1, &metadata).message(2, &spec);
+    put(&body).send().await?.ok(200)?.is(
+        "/spec",
+        json!({"holderIdentity": "two", "leaseDurationSeconds": 40, "leaseTransitions": 1,
+            "renewTime": "2023-11-14T22:13:20.123456Z"}),
+    )?;
+    // The version in it is that of the lease before.
+    put(&body).send().await?.refused_about(409, "Conflict", "the object has been modified")?;
+    Ok(())
+}
+
+async fn binding_from_protobuf(c: Ctx) -> Outcome {
+    c.create(&c.core("pods"), &pod("a")).await?;
+    let target = Message::new().string(1, "Node").string(3, "n1");
+    let metadata = Message::new().string(1, "a").entry(12, "chosen", "by hand");
+    let body = Message::new().message(1, &metadata).message(2, &target).envelope("v1", "Binding");
+    let path = c.core("pods/a/binding");
+    c.request(Method::POST, &path).body(PROTOBUF, body).send().await?.ok(201)?.is("/status", "Success")?;
+    let bound = c.get(&c.core("pods/a")).await?.ok(200)?;
+    bound.is("/spec/nodeName", "n1")?;
+    bound.is("/metadata/annotations/chosen", "by hand")?;
+    c.delete_with(&c.core("pods/a"), &json!({"gracePeriodSeconds": 0})).await?.ok(200)?;
+    Ok(())
+}
+
+async fn eviction_from_protobuf(c: Ctx) -> Outcome {
+    c.create(&c.core("pods"), &bound_pod("a")).await?;
+    c.merge_patch(&c.core("pods/a/status"), &json!({"status": {"phase": "Running"}})).await?.ok(200)?;
+    let body =
+        Message::new().message(1, &Message::new().string(1, "a")).message(2, &Message::new().number(1, 7));
+    let path = c.core("pods/a/eviction");
+    let request = c.request(Method::POST, &path).body(PROTOBUF, body.envelope("policy/v1", "Eviction"));
+    request.send().await?.ok(201)?.is("/status", "Success")?;
+    c.get(&c.core("pods/a")).await?.ok(200)?.is("/metadata/deletionGracePeriodSeconds", 7)?;
+    c.delete_with(&c.core("pods/a"), &json!({"gracePeriodSeconds": 0})).await?.ok(200)?;
+    Ok(())
 }
 
 async fn delete_options_from_protobuf(c: Ctx) -> Outcome {
