@@ -1,8 +1,6 @@
 //! The server as its clients see it.
 #![allow(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 
-#[path = "main/any_request.rs"]
-mod any_request;
 #[path = "main/basics.rs"]
 mod basics;
 #[path = "main/bounds.rs"]

@@ -78,7 +78,7 @@ const PARAMETERS: [&str; 19] = [
     "includeObject",
     "timeout",
 ];
-const VALUES: [&str; 30] = [
+const VALUES: [&str; 31] = [
     "",
     "true",
     "false",
@@ -93,6 +93,7 @@ const VALUES: [&str; 30] = [
     "a,,b",
     "=",
     "metadata.name=a",
+    "x=y",
     "metadata.namespace=default",
     "spec.nodeName=a",
     "status.phase=Running",
@@ -110,7 +111,7 @@ const VALUES: [&str; 30] = [
     "%00",
     "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJhIn0",
 ];
-const FIELDS: [&str; 48] = [
+const FIELDS: [&str; 55] = [
     "apiVersion",
     "kind",
     "metadata",
@@ -126,6 +127,7 @@ const FIELDS: [&str; 48] = [
     "resourceVersion",
     "uid",
     "deletionTimestamp",
+    "deletionGracePeriodSeconds",
     "creationTimestamp",
     "managedFields",
     "replicas",
@@ -159,6 +161,12 @@ const FIELDS: [&str; 48] = [
     "scope",
     "group",
     "resources",
+    "plural",
+    "target",
+    "propagationPolicy",
+    "preconditions",
+    "items",
+    "$patch",
 ];
 
 impl Noise {
@@ -420,6 +428,8 @@ impl Noise {
             bytes.push(0x12);
             bytes.push(u8::try_from(body.len()).unwrap_or(0));
             bytes.extend(body);
+        } else if self.chance.hit(0.3) {
+            bytes.extend(self.object(offer).to_string().into_bytes());
         } else {
             bytes.extend((0..self.chance.below(120)).map(|_| self.byte()));
         }
@@ -539,6 +549,7 @@ impl Noise {
             0 => Value::Null,
             1 => json!(self.chance.hit(0.5)),
             2 => json!(self.chance.below(100)),
+            3 if self.chance.hit(0.1) => json!(u64::MAX),
             3 => json!([i64::MIN, i64::MAX, -1, 0, 3_000_000_000][self.chance.below(5)]),
             4 => json!([0.5, -1e300, 1e21][self.chance.below(3)]),
             5 => json!(self.pick(&[
@@ -549,6 +560,7 @@ impl Noise {
                 "10%",
                 "1Gi",
                 "\u{0}",
+                "\u{ffff}",
                 "😀",
                 "a/b",
                 "true",
