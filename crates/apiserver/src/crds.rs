@@ -115,7 +115,10 @@ fn serve(core: &Arc<Core>, definitions: &[Arc<Value>]) {
                     handlers::refresh(core, &resource);
                 }
             }
-            Err(errors) => tracing::error!(?errors, "an accepted definition cannot be served"),
+            Err(errors) => {
+                let name = object::name(definition);
+                tracing::error!(?errors, name, "an accepted definition cannot be served");
+            }
         }
     }
     for resource in present.iter().filter(|resource| !wanted.contains(&resource.id)) {

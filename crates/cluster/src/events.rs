@@ -44,6 +44,8 @@ impl Context {
         let namespace = reference.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let api = Api::<Event>::namespaced(self.client.clone(), &namespace);
         let uid = reference.uid.clone().unwrap_or_default();
+        let named = reference.name.clone().unwrap_or_default();
+        let kind = reference.kind.clone().unwrap_or_default();
         let identity = (uid, component.to_owned(), reason.to_owned(), message.to_owned());
         let now = self.time();
         let written = match self.events.again(&identity) {
@@ -60,7 +62,8 @@ impl Context {
             Ok(event) => self.events.remember(identity, &event),
             Err(error) => {
                 self.events.forget(&identity);
-                tracing::debug!(error = &error as &dyn std::error::Error, reason, "an event was not written");
+                let error = &error as &dyn std::error::Error;
+                tracing::debug!(error, reason, kind, namespace, name = named, "an event was not written");
             }
         }
     }

@@ -151,7 +151,8 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
-    /// Passes the value on, and remembers a failure; the sweep goes on with the next object.
+    /// Passes the value on, and remembers a failure; the sweep goes on with the next object. `doing` ends in what it
+    /// is done to.
     pub(crate) fn note<T>(&mut self, doing: &str, result: Result<T, kube::Error>) -> Option<T> {
         match result {
             Ok(value) => Some(value),

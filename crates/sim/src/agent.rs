@@ -120,7 +120,7 @@ impl Agents {
             Ok(_) => true,
             Err(kube::Error::Api(status)) if status.code == 404 => true,
             Err(error) => {
-                tracing::debug!(%error, "an agent could not tell of its update");
+                tracing::debug!(%error, node = name, "an agent could not tell of its update");
                 false
             }
         }

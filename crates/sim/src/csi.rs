@@ -179,7 +179,7 @@ impl Csi {
             Ok(_) if next == Next::LetGo => self.state().moved(one, false, now),
             Ok(_) => {}
             Err(error) => {
-                tracing::debug!(%error, "an attachment could not be written");
+                tracing::debug!(%error, name, "an attachment could not be written");
                 return Some(now + SignedDuration::from_secs(1));
             }
         }

@@ -10,9 +10,9 @@ use crate::part::{Context, Part, Sweep};
 use crate::volumes;
 use crate::workload::pods::{has_ended, node_of};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Binding, ObjectReference, Pod, PodCondition};
-use kube::Api;
+use k8s_openapi::api::core::v1::{Binding, ObjectReference, PersistentVolumeClaim, Pod, PodCondition};
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -160,7 +160,7 @@ impl Scheduler {
         let api = Api::<Pod>::namespaced(context.client.clone(), &namespace);
         let bound: Result<Value, _> =
             api.create_subresource("binding", &name, &PostParams::default(), &binding).await;
-        if sweep.note("binding a pod", bound).is_none() {
+        if sweep.note(&format!("binding the pod {namespace}/{name}"), bound).is_none() {
             return false;
         }
         self.assumed.insert(uid(pod.as_ref()).to_owned(), node.to_owned());
@@ -250,13 +250,17 @@ async fn refuse(context: &Context, pod: &Arc<Pod>, reason: &str, message: &str, 
     let name = pod.metadata.name.clone().unwrap_or_default();
     let api = Api::<Pod>::namespaced(context.client.clone(), &namespace);
     let written = api.patch_status(&name, &PatchParams::default(), &Patch::Strategic(patch)).await;
-    match sweep.note("saying why a pod waits", written) {
+    match sweep.note(&format!("saying why it waits on the pod {namespace}/{name}"), written) {
         Some(pod) => {
             context.caches.pods.write(pod);
             true
         }
         None => false,
     }
+}
+
+fn path(claim: &PersistentVolumeClaim) -> String {
+    format!("{}/{}", claim.namespace().unwrap_or_default(), claim.name_any())
 }
 
 /// Sets off what the claims need; the pod is bound in a later round, when they are.
@@ -267,7 +271,7 @@ async fn prepare_claims(context: &Context, late: &[LateBinding], node: &str, swe
             LateBinding::Provision { claim } => {
                 let patch = json!({"metadata": {"annotations": {SELECTED_NODE: node}}});
                 let written = context.merge(&context.caches.claims, claim.as_ref(), &patch).await;
-                sweep.note("choosing the node for a claim", written);
+                sweep.note(&format!("choosing the node {node} for the claim {}", path(claim)), written);
             }
             LateBinding::Reserve { claim, volume } => {
                 let mut reserved = (**volume).clone();
@@ -277,7 +281,8 @@ async fn prepare_claims(context: &Context, late: &[LateBinding], node: &str, swe
                 let notes = reserved.metadata.annotations.get_or_insert_default();
                 notes.insert(volumes::BOUND_BY_US.to_owned(), "yes".to_owned());
                 let written = context.replace(&context.caches.volumes, &reserved).await;
-                sweep.note("reserving a volume", written);
+                let (claim, volume) = (path(claim), volume.name_any());
+                sweep.note(&format!("reserving the volume {volume} for the claim {claim}"), written);
             }
         }
     }
