@@ -34,7 +34,8 @@ pub fn manager(store: &Store, kubeconfig: &Path, namespace: &str) -> anyhow::Res
         .flag("control-kubeconfig", kubeconfig)
         .flag("target-kubeconfig", kubeconfig)
         .flag("namespace", namespace)
-        .flag("leader-elect", "false")
+        // Ours takes the same lease before it looks after MachineSets.
+        .flag("leader-elect", "true")
         .flag("address", "127.0.0.1")
         .flag("port", port.to_string())
         .flag("v", "3");

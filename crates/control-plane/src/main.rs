@@ -11,6 +11,7 @@ use std::{
     ffi::OsString,
     fs,
     io::{self, Read, Write},
+    os::unix::process::parent_id,
     path::{Path, PathBuf},
     pin::pin,
     process::ExitCode,
@@ -38,7 +39,7 @@ struct Line {
 enum Command {
     /// Builds the binaries that are not in the cache yet.
     Build(Build),
-    /// Starts a control plane and ends it on Ctrl-C.
+    /// Starts a control plane; it ends on Ctrl-C, and with whoever started it.
     Up(Up),
     /// Prints where a binary is.
     Path { binary: String },
@@ -195,6 +196,7 @@ async fn run_until_asked_to_end(up: &Up, directory: &Path) -> anyhow::Result<()>
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
             _ = hangup.recv() => {}
+            () = end_of_parent() => {}
             () = end_of_input(), if up.until_eof => {}
         }
     });
@@ -219,6 +221,14 @@ async fn run_until_asked_to_end(up: &Up, directory: &Path) -> anyhow::Result<()>
     }
     plane.stop().await;
     result
+}
+
+/// A process whose parent ends gets another one.
+async fn end_of_parent() {
+    let parent = parent_id();
+    while parent_id() == parent {
+        tokio::time::sleep(PAUSE).await;
+    }
 }
 
 async fn end_of_input() {
@@ -292,4 +302,29 @@ fn say(line: &str) {
     // Without a reader of these lines the control plane is there all the same.
     let _ = writeln!(io::stdout(), "{line}");
     let _ = io::stdout().flush();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_have_names_and_may_have_a_group() {
+        let cases = [
+            ("bob", Some(("bob", None))),
+            ("bob:readers", Some(("bob", Some("readers")))),
+            ("bob:system:readers", Some(("bob", Some("system:readers")))),
+            ("", None),
+            (":readers", None),
+            ("bob:", None),
+            ("bob:a,b", None),
+            ("bob smith", None),
+            ("../bob", None),
+            (ADMINISTRATOR, None),
+        ];
+        for (text, expected) in cases {
+            let expected = expected.map(|(name, group)| (name.to_owned(), group.map(str::to_owned)));
+            assert_eq!(user_and_group(text).ok(), expected, "{text:?}");
+        }
+    }
 }

@@ -188,7 +188,8 @@ impl Store {
     }
 }
 
-/// Changes with everything that goes into the binaries of a group.
+/// Changes with everything in this repository that decides about the binaries of a group: its module with all
+/// checksums, the versions written into them, what is taken along, and the machine they are for.
 fn key(group: &Group) -> String {
     let mut hash = Sha256::new();
     let mut add = |text: &str| {
@@ -235,14 +236,19 @@ mod tests {
 
     #[test]
     fn the_key_changes_with_what_goes_in() {
-        let with = |sum: &'static str, versions: &'static [(&'static str, &'static str)]| {
-            key(&Group { name: "g", module: "m", sum, versions, assets: &[] })
-        };
-        let base = with("s", &[]);
-        assert_eq!(base, with("s", &[]));
-        assert_ne!(base, with("t", &[]));
-        assert_ne!(base, with("s", &[("v", "1")]));
-        assert_eq!(base.len(), 16);
+        let base = || Group { name: "g", module: "m", sum: "s", versions: &[], assets: &[] };
+        let others = [
+            Group { module: "n", ..base() },
+            Group { sum: "t", ..base() },
+            Group { versions: &[("v", "1")], ..base() },
+            Group { versions: &[("v", "2")], ..base() },
+            Group { assets: &[("m", "from", "to")], ..base() },
+            Group { assets: &[("m", "from", "there")], ..base() },
+        ];
+        let keys: std::collections::BTreeSet<String> = others.iter().chain([&base()]).map(key).collect();
+        assert_eq!(keys.len(), others.len() + 1, "{keys:?}");
+        assert_eq!(key(&base()), key(&base()));
+        assert_eq!(key(&base()).len(), 16);
     }
 
     #[test]

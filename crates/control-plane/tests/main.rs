@@ -10,6 +10,8 @@ mod commands;
 mod conformance;
 #[path = "main/definitions.rs"]
 mod definitions;
+#[path = "main/drain.rs"]
+mod drain;
 #[path = "main/faults.rs"]
 mod faults;
 #[path = "main/gardener.rs"]

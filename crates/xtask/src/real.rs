@@ -2,7 +2,7 @@
 
 use crate::{
     guard::{guarded, status_of},
-    suite::{Binary, Built, REAL, Tally, build, count, report, run_binary},
+    suite::{Binary, Built, REAL, Tally, build, list, report, run_binary, told},
 };
 use std::{
     env,
@@ -12,20 +12,16 @@ use std::{
     time::Instant,
 };
 
-/// What the tests use of everything that can be built.
-const NEEDED: [&str; 9] = [
-    "etcd",
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-    "kubectl",
-    "machine-controller-manager",
-    "cluster-api",
-    "kubeadm-bootstrap",
-    "kubeadm-control-plane",
-];
+/// What every test uses.
+const PLANE: [&str; 4] = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+const GARDENER: &str = "machine-controller-manager";
+const CLUSTER_API: [&str; 3] = ["cluster-api", "kubeadm-bootstrap", "kubeadm-control-plane"];
+const KUBECTL: &str = "kubectl";
+const OTHERS: [&str; 2] = ["clusterctl", "stackit-machine-controller"];
 /// The exit code that tells of a machine without Go.
 const NO_GO: i32 = 3;
+/// The test that tells how many conformance cases there are, and the word before the number.
+const CASES: (&str, &str) = ("conformance::there_are_many_cases", "CASES:");
 /// The tests that use kubectl.
 const STORIES: [&str; 3] = ["nodes::", "objects::", "workloads::"];
 
@@ -35,18 +31,23 @@ pub fn run(names: &[&str]) -> Result<(), String> {
     let built = build(&["--features", REAL])?;
     let program = built.program("hostler-control-plane")?;
     let (judged, stories) = (test(&built, "control-plane")?, test(&built, "hostler")?);
-    let status = status_of(guarded(&program).arg("build").args(NEEDED))
+    let wanted = list(&judged, names)?;
+    let status = status_of(guarded(&program).arg("build").args(needed(&wanted, names.is_empty())))
         .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
     if !is_built(status.code(), env::var_os("CI").is_some())? {
         // The stories are played twice, but only when nobody picks tests by name.
-        let played = if names.is_empty() { 2 * count(&stories, &STORIES) } else { 0 };
-        let left_out = count(&judged, names) + played;
+        let played = if names.is_empty() { 2 * list(&stories, &STORIES)?.len() } else { 0 };
+        let cases = if wanted.iter().any(|test| test.starts_with("conformance::")) {
+            format!(" and {} conformance cases", told(&judged, CASES.0, CASES.1)?)
+        } else {
+            String::new()
+        };
         println!(
-            "left out: {left_out} tests on a real control plane (one of them runs all conformance cases), since there is no Go to build it with"
+            "left out: {} tests{cases} on a real control plane, since there is no Go to build it with",
+            wanted.len() + played
         );
         return Ok(());
     }
-    let kubectl = path(&program, "kubectl")?;
     let plane = Plane::start(&program)?;
     println!("✓ a control plane is up");
     let on_it = [
@@ -56,18 +57,43 @@ pub fn run(names: &[&str]) -> Result<(), String> {
     run_binary(&judged, names, &on_it, &mut tally)?;
     plane.end();
     if names.is_empty() {
-        if installed_kubectl().is_none() {
-            tally.remarks.push("kubectl is not installed: only the built one was used".to_owned());
+        let kubectl = path(&program, KUBECTL)?;
+        let installed = installed_kubectl().filter(|installed| *installed != kubectl);
+        if installed.is_none() {
+            println!("no kubectl is installed: the one that was built is used alone");
         }
         let with_new = [("HOSTLER_KUBECTL", kubectl.clone().into())];
         let named = stories.called("kubectl as built, on the embedded server");
         run_binary(&named, &STORIES, &with_new, &mut tally)?;
-        let every = env::join_paths([kubectl].into_iter().chain(installed_kubectl()))
+        let every = env::join_paths([kubectl].into_iter().chain(installed))
             .map_err(|error| format!("the path of kubectl: {error}"))?;
         let beside = [("HOSTLER_KUBECTL", every), ("HOSTLER_CONTROL_PLANE", program.clone().into())];
         run_binary(&stories.called("every kubectl on kube-apiserver"), &STORIES, &beside, &mut tally)?;
     }
     report(&tally, start)
+}
+
+/// What has to be built for these tests, and for the stories with kubectl.
+fn needed(tests: &[String], stories: bool) -> Vec<&'static str> {
+    let mut needed = PLANE.to_vec();
+    let mut add = |binary| {
+        if !needed.contains(&binary) {
+            needed.push(binary);
+        }
+    };
+    for test in tests {
+        match test.split("::").next().unwrap_or_default() {
+            "conformance" | "supervision" => {}
+            "cluster_api" => CLUSTER_API.into_iter().for_each(&mut add),
+            "definitions" | "drain" | "faults" | "gardener" | "rights" => add(GARDENER),
+            // Also whoever is new here, until it says what it needs.
+            _ => [GARDENER, KUBECTL].into_iter().chain(CLUSTER_API).chain(OTHERS).for_each(&mut add),
+        }
+    }
+    if stories {
+        add(KUBECTL);
+    }
+    needed
 }
 
 /// Whether the tests can run, by the exit code of the build. A machine without Go is no failure, unless it is there
@@ -134,6 +160,34 @@ impl Plane {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_is_needed_is_built() {
+        let of = |tests: &[&str], stories| {
+            let tests: Vec<String> = tests.iter().map(|&test| test.to_owned()).collect();
+            needed(&tests, stories).split_off(PLANE.len())
+        };
+        let all = [
+            GARDENER,
+            KUBECTL,
+            "cluster-api",
+            "kubeadm-bootstrap",
+            "kubeadm-control-plane",
+            "clusterctl",
+            "stackit-machine-controller",
+        ];
+        let cases: [(&[&str], bool, &[&str]); 6] = [
+            (&["conformance::every_case_passes"], false, &[]),
+            (&["faults::a", "rights::b"], false, &[GARDENER]),
+            (&["cluster_api::a", "supervision::b"], false, &CLUSTER_API),
+            (&["conformance::a"], true, &[KUBECTL]),
+            (&["commands::a", "gardener::b"], true, &all),
+            (&["new::a"], false, &all),
+        ];
+        for (tests, stories, expected) in cases {
+            assert_eq!(of(tests, stories), expected, "{tests:?}");
+        }
+    }
 
     #[test]
     fn a_missing_go_leaves_the_tests_out_and_is_a_failure_where_ci_is_set() {

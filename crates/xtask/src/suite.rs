@@ -204,12 +204,24 @@ fn read(line: &str, label: &str, tally: &mut Tally) {
     }
 }
 
-/// How many tests a binary has whose names contain one of these.
-pub fn count(binary: &Binary, names: &[&str]) -> usize {
-    let listed = Command::new(&binary.executable).arg("--list").args(names).output();
-    let listed =
-        listed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    listed.lines().filter(|line| line.ends_with(": test")).count()
+/// The tests of a binary whose names contain one of these.
+pub fn list(binary: &Binary, names: &[&str]) -> Result<Vec<String>, String> {
+    let output = Command::new(&binary.executable).arg("--list").args(names).output();
+    let output = output.map_err(|error| format!("cannot start {}: {error}", binary.executable.display()))?;
+    if !output.status.success() {
+        return Err(format!("✗ {} does not list its tests", binary.label));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+}
+
+/// The number that a test of this name prints behind a word.
+pub fn told(binary: &Binary, test: &str, word: &str) -> Result<usize, String> {
+    let output = Command::new(&binary.executable).args(["--exact", test, "--nocapture"]).output();
+    let output = output.map_err(|error| format!("cannot start {}: {error}", binary.executable.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let number = text.split_once(word).and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
+    number.ok_or_else(|| format!("✗ {test} of {} does not say {word}", binary.label))
 }
 
 pub fn report(tally: &Tally, start: Instant) -> Result<(), String> {

@@ -1,10 +1,14 @@
 //! `cargo xtask control-plane` as a person uses it.
 
-use crate::stage::{Directory, store, supervisor};
+use crate::{
+    stage::{Directory, PATIENCE, hostler, store, supervisor},
+    supervision::{processes, wait_for},
+};
 use hostler_control_plane::catalogue;
 use std::{
     io::{BufRead, BufReader, Write},
-    process::{Command, Output, Stdio},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
@@ -24,6 +28,17 @@ fn what_is_there_is_not_built_again() {
     let output = control_plane(&["build", "etcd", "kube-apiserver"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(said(&output).0, "all 2 are there\n");
+}
+
+#[test]
+fn everything_that_can_be_built_is_built_and_starts() {
+    let output = control_plane(&["build"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    for binary in catalogue::ALL {
+        let output = Command::new(store().path(binary)).arg("--help").output().unwrap();
+        let (stdout, stderr) = said(&output);
+        assert!(format!("{stdout}{stderr}").contains("Usage"), "{}: {output:?}", binary.name);
+    }
 }
 
 #[test]
@@ -147,40 +162,119 @@ spec:
     spec: {class: {kind: MachineClass, name: one}}
 ";
 
-#[test]
-fn everything_comes_up_and_kubectl_works_with_it() {
-    let mut up = control_plane(&["up", "--with", "mcm,capi", "--until-eof"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(up.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let kubeconfig = lines.map(|line| line.strip_prefix("export KUBECONFIG=").map(str::to_owned));
-    let kubeconfig = kubeconfig.flatten().next().expect("a line to copy");
-    let kubectl = |arguments: &[&str], input: &str| {
+/// A child that does not outlive the test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The built kubectl with somebody's kubeconfig.
+struct Kubectl(PathBuf);
+
+impl Kubectl {
+    fn output(&self, arguments: &[&str], input: &str) -> Output {
         let mut kubectl = Command::new(store().path(&catalogue::KUBECTL))
             .args(arguments)
-            .env("KUBECONFIG", &kubeconfig)
+            .env("KUBECONFIG", &self.0)
+            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         kubectl.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        let output = kubectl.wait_with_output().unwrap();
+        kubectl.wait_with_output().unwrap()
+    }
+
+    fn run(&self, arguments: &[&str], input: &str) -> String {
+        let output = self.output(arguments, input);
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         said(&output).0
-    };
-    kubectl(&["create", "-f", "-"], KUBEADM);
-    let strategy = "jsonpath={.spec.rollout.strategy.type}";
-    assert_eq!(kubectl(&["get", "kubeadmcontrolplane", "one", "-o", strategy], ""), "RollingUpdate");
-    let patience = Instant::now() + Duration::from_secs(300);
-    while !kubectl(&["get", "machinesets.machine.sapcloud.io", "-o", "name"], "")
-        .contains("machineset.machine.sapcloud.io/one-")
-    {
-        assert!(Instant::now() < patience, "Gardener's manager makes no MachineSet");
-        std::thread::sleep(Duration::from_millis(200));
     }
-    drop(up.stdin.take());
+
+    fn wait_for(&self, what: &str, arguments: &[&str], wanted: impl Fn(&str) -> bool) {
+        let patience = Instant::now() + PATIENCE;
+        loop {
+            let seen = self.run(arguments, "");
+            if wanted(&seen) {
+                return;
+            }
+            assert!(Instant::now() < patience, "{what}: {seen}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+}
+
+#[test]
+fn everything_comes_up_and_works_together_until_ctrl_c() {
+    let directory = Directory::new();
+    let home = directory.path().join("plane");
+    let mut up = control_plane(&["up", "--with", "mcm,capi", "--user", "bob", "--until-eof", "--dir"])
+        .arg(&home)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(up.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let kubeconfig = lines.map(|line| line.strip_prefix("export KUBECONFIG=").map(PathBuf::from));
+    let kubectl = Kubectl(kubeconfig.flatten().next().expect("a line to copy"));
+    kubectl.run(&["create", "-f", "-"], KUBEADM);
+    let strategy = "jsonpath={.spec.rollout.strategy.type}";
+    assert_eq!(kubectl.run(&["get", "kubeadmcontrolplane", "one", "-o", strategy], ""), "RollingUpdate");
+    assert_eq!(kubectl.run(&["auth", "can-i", "list", "pods"], ""), "yes\n");
+    let bob = Kubectl(home.join("bob.kubeconfig")).output(&["auth", "can-i", "list", "pods"], "");
+    assert_eq!(said(&bob).0, "no\n");
+
+    // As CONTRIBUTING has it: the playground beside it, and Gardener's own manager above the machine controller.
+    let log = || std::fs::File::create(home.join("hostler.log")).unwrap();
+    let playground = Killed(
+        Command::new(hostler())
+            .args(["dev", "--beside"])
+            .arg(&kubectl.0)
+            .stdout(log())
+            .stderr(log())
+            .spawn()
+            .unwrap(),
+    );
+    kubectl.run(&["apply", "-f", "samples/"], "");
+    let available = "jsonpath={.status.availableReplicas}";
+    let pool = ["get", "machinedeployments.machine.sapcloud.io", "pool", "-o", available];
+    kubectl.wait_for("the machines of the sample are available", &pool, |seen| seen == "3");
+    let sets = ["get", "machinesets.machine.sapcloud.io", "-o", "name"];
+    kubectl.wait_for("Gardener's manager makes a MachineSet", &sets, |seen| {
+        seen.contains("machineset.machine.sapcloud.io/one-")
+    });
+    kubectl.run(&["delete", "-f", "samples/", "--wait=false"], "");
+    let machines = ["get", "machines.machine.sapcloud.io", "-o", "name"];
+    kubectl.wait_for("the machines go", &machines, str::is_empty);
+    drop(playground);
+
+    // As in production, with nothing between it and the API server.
+    let controller = Killed(
+        Command::new(hostler())
+            .args(["machine-controller", "--namespace=default", "--address=127.0.0.1", "--port=0"])
+            .arg("--target-kubeconfig")
+            .arg(&kubectl.0)
+            .env("STACKIT_NO_AUTH", "true")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    let holder =
+        ["get", "lease", "machine-controller", "--ignore-not-found", "-o", "jsonpath={.spec.holderIdentity}"];
+    kubectl.wait_for("the machine controller leads", &holder, |seen| !seen.is_empty());
+    drop(controller);
+
+    let mark = home.to_string_lossy().into_owned();
+    for part in ["etcd", "kube-apiserver", "machine-controller-manager", "kubeadm-control-plane"] {
+        assert!(processes(&mark).iter().any(|process| process.contains(part)), "{part} does not run");
+    }
+    assert!(Command::new("kill").args(["-INT", &up.id().to_string()]).status().unwrap().success());
     assert!(up.wait().unwrap().success());
+    wait_for("nothing is left", || processes(&mark).is_empty());
 }

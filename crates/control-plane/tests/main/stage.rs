@@ -251,6 +251,11 @@ impl Stage {
         .await;
         let servers: Vec<String> = self.servers().into_iter().map(|server| server.name).collect();
         assert_eq!(servers, [""; 0], "servers were leaked\n{}", self.story());
+        let others = Some(&self.foreign);
+        let volumes = self.cloud.volumes().into_iter().filter(|volume| volume.server.as_ref() != others);
+        assert_eq!(volumes.collect::<Vec<_>>(), [], "volumes were leaked\n{}", self.story());
+        let nics = self.cloud.nics().into_iter().filter(|nic| nic.server.as_ref() != others);
+        assert_eq!(nics.collect::<Vec<_>>(), [], "NICs were leaked\n{}", self.story());
         let nodes = Api::<Node>::all(self.admin.clone()).list(&ListParams::default()).await.unwrap();
         let prefix = &self.namespace;
         let left: Vec<&str> = nodes
@@ -260,6 +265,18 @@ impl Stage {
             .filter(|name| name.starts_with(prefix))
             .collect();
         assert_eq!(left, [""; 0], "nodes were left\n{}", self.story());
+        assert_eq!(self.bootstrap_tokens().await, [""; 0], "tokens were left\n{}", self.story());
+    }
+
+    /// What the bootstrap tokens of this stage's machines say of themselves.
+    pub async fn bootstrap_tokens(&self) -> Vec<String> {
+        let secrets = Api::<Secret>::namespaced(self.admin.clone(), "kube-system");
+        let tokens = ListParams::default().fields("type=bootstrap.kubernetes.io/token");
+        let descriptions = secrets.list(&tokens).await.unwrap().items.into_iter().filter_map(|secret| {
+            let description = secret.data?.remove("description")?;
+            String::from_utf8(description.0).ok()
+        });
+        descriptions.filter(|description| description.contains(&self.namespace)).collect()
     }
 
     /// What happened: the trace of calls, and what the controller said.

@@ -12,7 +12,7 @@ use std::{
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn wait_for(what: &str, condition: impl Fn() -> bool) {
+pub fn wait_for(what: &str, condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
         assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
@@ -21,7 +21,7 @@ fn wait_for(what: &str, condition: impl Fn() -> bool) {
 }
 
 /// The processes that have this in their command line.
-fn processes(mark: &str) -> Vec<String> {
+pub fn processes(mark: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -107,6 +107,25 @@ fn ctrl_c_ends_a_control_plane_and_all_that_belongs_to_it() {
     assert!(up.wait().unwrap().success());
     wait_for("nothing is left", || processes(&mark).is_empty());
     assert!(home.join("kube-apiserver.log").exists(), "a directory of the user's is kept");
+}
+
+#[test]
+fn a_control_plane_ends_with_the_shell_that_started_it() {
+    let directory = Directory::new();
+    let home = directory.path().join("plane");
+    let mut shell = Command::new("sh")
+        .args(["-c", "\"$0\" up --bare --dir \"$1\" & wait"])
+        .arg(supervisor())
+        .arg(&home)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mark = home.to_string_lossy().into_owned();
+    wait_for("the API server runs", || processes(&mark).iter().any(|line| line.contains("kube-apiserver")));
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+    wait_for("nothing is left", || processes(&mark).is_empty());
 }
 
 /// What is called `go` here says that it is there and never ends.
