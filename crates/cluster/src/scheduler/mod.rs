@@ -58,7 +58,7 @@ pub(crate) fn decide(pod: &Pod, snapshot: &Snapshot) -> Verdict {
     let needs = match snapshot.storage.needs(pod, &snapshot.nodes) {
         Ok(needs) => needs,
         Err(reason) => {
-            let preemption = preemption(pod, total, 0);
+            let preemption = preemption(pod, total, &[]);
             return Verdict::Unschedulable(format!("0/{total} nodes are available: {reason}. {preemption}"));
         }
     };
@@ -90,14 +90,16 @@ pub(crate) fn decide(pod: &Pod, snapshot: &Snapshot) -> Verdict {
 
     let mut feasible = Vec::new();
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
-    let mut passing = 0;
+    let mut passing = Vec::new();
     for (at, node) in snapshot.nodes.iter().enumerate() {
         let refusals = refusals_of(node);
         if refusals.is_empty() {
             feasible.push(at);
             continue;
         }
-        passing += usize::from(refusals.iter().all(|refusal| !refusal.lasting));
+        if refusals.iter().all(|refusal| !refusal.lasting) {
+            passing.push(node);
+        }
         for refusal in refusals {
             *reasons.entry(refusal.reason).or_default() += 1;
         }
@@ -113,7 +115,7 @@ pub(crate) fn decide(pod: &Pod, snapshot: &Snapshot) -> Verdict {
             Verdict::Place { node, late: late.unwrap_or_default() }
         }
         None => {
-            let preemption = preemption(pod, total, passing);
+            let preemption = preemption(pod, total, &passing);
             Verdict::Unschedulable(format!(
                 "0/{total} nodes are available: {}. {preemption}",
                 histogram(&reasons)
@@ -129,19 +131,26 @@ fn histogram(reasons: &BTreeMap<String, usize>) -> String {
     parts.join(", ")
 }
 
-/// What the real scheduler adds about removing other pods, which this one never does.
-fn preemption(pod: &Pod, total: usize, passing: usize) -> String {
+/// What the real scheduler adds about removing other pods; this one never does that and says so where the real one
+/// might. `passing` are the nodes that fewer pods could make room on.
+fn preemption(pod: &Pod, total: usize, passing: &[&NodeView]) -> String {
     if pod.spec.as_ref().and_then(|spec| spec.preemption_policy.as_deref()) == Some("Never") {
         return "preemption: not eligible due to preemptionPolicy=Never.".to_owned();
     }
-    let mut reasons = BTreeMap::new();
-    if passing > 0 {
-        reasons.insert("No preemption victims found for incoming pod".to_owned(), passing);
-    }
-    if total > passing {
-        reasons.insert("Preemption is not helpful for scheduling".to_owned(), total - passing);
-    }
+    let own = priority(pod);
+    let yielding = passing.iter().filter(|node| node.pods.iter().any(|other| priority(other) < own)).count();
+    let reasons = [
+        ("No preemption victims found for incoming pod", passing.len() - yielding),
+        ("node(s) have pods of lower priority, which this scheduler does not remove", yielding),
+        ("Preemption is not helpful for scheduling", total - passing.len()),
+    ];
+    let reasons = reasons.into_iter().filter(|(_, nodes)| *nodes > 0);
+    let reasons = reasons.map(|(reason, nodes)| (reason.to_owned(), nodes)).collect();
     format!("preemption: 0/{total} nodes are available: {}.", histogram(&reasons))
+}
+
+fn priority(pod: &Pod) -> i32 {
+    pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::snapshot::{NodeView, Snapshot, labels};
 use super::storage::{LateBinding, SELECTED_NODE, Storage};
-use super::{Verdict, decide};
+use super::{Verdict, decide, priority};
 use crate::cache::{Watched, uid};
 use crate::events::Level;
 use crate::kind::Caches;
@@ -216,7 +216,7 @@ fn is_gated(pod: &Pod) -> bool {
 /// Higher priority first, then who has waited longer.
 fn queue_place(pod: &Pod) -> (Reverse<i32>, Option<Timestamp>, Option<String>, Option<String>) {
     (
-        Reverse(pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)),
+        Reverse(priority(pod)),
         pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
         pod.metadata.namespace.clone(),
         pod.metadata.name.clone(),

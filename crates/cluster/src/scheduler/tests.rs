@@ -39,6 +39,12 @@ fn refusals_are_worded_as_the_real_scheduler_does() {
     }}}, "containers": [{"name": "c", "resources": {"requests": {"cpu": "8"}}}]}});
     let mut patient = asking("700m");
     patient["spec"]["preemptionPolicy"] = json!("Never");
+    let mut important = asking("700m");
+    important["spec"]["priority"] = json!(1000);
+    let mut guarded = small("guarded");
+    let mut guard = asking("500m");
+    guard["spec"]["priority"] = json!(1000);
+    guarded.add(Arc::new(pod(guard)));
     for (nodes, asked, expected) in [
         (vec![], json!({}), "no nodes available to schedule pods"),
         (
@@ -53,6 +59,13 @@ fn refusals_are_worded_as_the_real_scheduler_does() {
             "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable. \
              preemption: 0/2 nodes are available: 1 No preemption victims found for incoming pod, \
              1 Preemption is not helpful for scheduling.",
+        ),
+        (
+            vec![half_full.clone(), guarded],
+            important,
+            "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: \
+             1 No preemption victims found for incoming pod, \
+             1 node(s) have pods of lower priority, which this scheduler does not remove.",
         ),
         (
             vec![half_full],
