@@ -18,7 +18,7 @@ usage: cargo xtask <chore>
   control-plane   builds and starts a real control plane: build, up (--help tells more)
   image           builds a static hostler and writes a container image, without a container engine: --output FILE
                   (--help tells more)
-  bench [NAME…]   the benchmarks (apiserver, world, servers), in a release build; prints what it measures";
+  bench [NAME…]   the benchmarks (apiserver, world, dev, servers), in a release build; prints what it measures";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

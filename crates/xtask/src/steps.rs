@@ -89,9 +89,10 @@ fn host() -> Result<String, String> {
 }
 
 /// The benchmarks: package, features and name.
-const BENCHMARKS: [(&str, &str, &str); 3] = [
+const BENCHMARKS: [(&str, &str, &str); 4] = [
     ("hostler-apiserver", "", "apiserver"),
     ("hostler-sim", "", "world"),
+    ("hostler", "", "dev"),
     ("hostler-control-plane", "real", "servers"),
 ];
 
