@@ -15,6 +15,8 @@ mod identity;
 mod kit;
 #[path = "main/noise.rs"]
 mod noise;
+#[path = "main/noise_words.rs"]
+mod noise_words;
 #[path = "main/serving.rs"]
 mod serving;
 #[path = "main/sockets.rs"]

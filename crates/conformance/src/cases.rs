@@ -22,6 +22,7 @@ mod guards;
 mod history;
 mod kinds;
 mod meta;
+mod namespaces_and_nodes;
 mod patch;
 mod pods;
 mod rbac;
@@ -50,6 +51,7 @@ pub(crate) fn all() -> Vec<crate::Case> {
         custom::cases,
         custom_subresources::cases,
         pods::cases,
+        namespaces_and_nodes::cases,
         kinds::cases,
         rbac::cases,
         workloads::cases,

@@ -4,6 +4,7 @@
 mod certificate;
 mod config;
 mod container_validation;
+mod csi;
 mod disruption;
 mod event;
 mod fields;
@@ -71,11 +72,11 @@ pub fn kind(group: &str, resource: &str) -> &'static dyn Kind {
             _ => &plain::Plain,
         },
         "storage.k8s.io" => match resource {
-            "csidrivers" => &storage::CsiDrivers,
-            "csinodes" => &storage::CsiNodes,
+            "csidrivers" => &csi::CsiDrivers,
+            "csinodes" => &csi::CsiNodes,
             "csistoragecapacities" => &plain::Data,
             "storageclasses" => &storage::StorageClasses,
-            "volumeattachments" => &storage::VolumeAttachments,
+            "volumeattachments" => &csi::VolumeAttachments,
             _ => &plain::Plain,
         },
         _ => match (group, resource) {

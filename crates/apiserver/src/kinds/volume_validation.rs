@@ -105,7 +105,7 @@ fn source(volume: &Value, field: Place<'_>, report: &mut Report) {
         "persistentVolumeClaim" => needs(value, "claimName", place, report),
         "nfs" => nfs(value, place, report),
         "csi" => {
-            super::storage::csi_driver_name(text(value, &["driver"]), &format!("{place}.driver"), report);
+            super::csi::csi_driver_name(text(value, &["driver"]), &format!("{place}.driver"), report);
         }
         "downwardAPI" => {
             mode(value, "defaultMode", place, report);
