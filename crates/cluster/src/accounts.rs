@@ -4,7 +4,8 @@ use crate::cache::Watched;
 use crate::kind::Caches;
 use crate::part::{Context, Part, Sweep, is_already_exists};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
-use kube::api::ObjectMeta;
+use kube::{Resource, api::ObjectMeta};
+use std::sync::Arc;
 
 const ACCOUNT: &str = "default";
 const CERTIFICATE: &str = "kube-root-ca.crt";
@@ -32,6 +33,7 @@ impl Part for Accounts {
                 note(
                     &mut sweep,
                     "creating a service account",
+                    &account,
                     context.create(&caches.accounts, &account).await,
                 );
             }
@@ -44,13 +46,13 @@ impl Part for Accounts {
                         ..ConfigMap::default()
                     };
                     let created = context.create(&caches.root_certificates, &map).await;
-                    note(&mut sweep, "publishing the root certificate", created);
+                    note(&mut sweep, "publishing the root certificate", &map, created);
                 }
                 Some(map) if map.data != wanted => {
                     let mut changed = (*map).clone();
                     changed.data = wanted;
                     let written = context.replace(&caches.root_certificates, &changed).await;
-                    sweep.note("publishing the root certificate", written);
+                    sweep.note_about("publishing the root certificate", &changed, written);
                 }
                 Some(_) => {}
             }
@@ -60,11 +62,11 @@ impl Part for Accounts {
 }
 
 /// Somebody else may have made it; the cache will show it.
-fn note<T>(sweep: &mut Sweep, doing: &str, result: Result<T, kube::Error>) {
+fn note<K: Resource>(sweep: &mut Sweep, doing: &str, object: &K, result: Result<Arc<K>, kube::Error>) {
     match result {
         Err(error) if is_already_exists(&error) => {}
         other => {
-            sweep.note(doing, other);
+            sweep.note_about(doing, object, other);
         }
     }
 }

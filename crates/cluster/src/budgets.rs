@@ -112,7 +112,7 @@ async fn tend(
         let mut changed = (**budget).clone();
         changed.status = Some(status);
         let written = context.replace_status(&context.caches.budgets, &changed).await;
-        sweep.note("writing a budget's status", written);
+        sweep.note_about("writing a budget's status", &changed, written);
     }
 }
 

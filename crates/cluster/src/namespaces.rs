@@ -93,7 +93,7 @@ async fn tend(context: &Context, namespace: &Arc<Namespace>, sweep: &mut Sweep) 
     let mut current = namespace.clone();
     if changed.status != namespace.status {
         let written = context.replace_status(&context.caches.namespaces, &changed).await;
-        match sweep.note("writing a namespace's status", written) {
+        match sweep.note_about("writing a namespace's status", &changed, written) {
             Some(written) => current = written,
             None => return,
         }

@@ -8,8 +8,9 @@ use hostler_base::{Backoff, Chance, Clock};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
 use serde_json::Value;
+use std::fmt::Display;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -151,9 +152,21 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
-    /// Passes the value on, and remembers a failure; the sweep goes on with the next object. `doing` ends in what it
-    /// is done to.
-    pub(crate) fn note<T>(&mut self, doing: &str, result: Result<T, kube::Error>) -> Option<T> {
+    /// Passes the value on, and remembers a failure of what was done to an object; the sweep goes on with the next one.
+    pub(crate) fn note_about<K: Resource, T>(
+        &mut self,
+        doing: &str,
+        object: &K,
+        result: Result<T, kube::Error>,
+    ) -> Option<T> {
+        let meta = object.meta();
+        let (namespace, name) = (meta.namespace.as_deref().unwrap_or(""), meta.name.as_deref().unwrap_or(""));
+        let between = if namespace.is_empty() { "" } else { "/" };
+        self.note(format_args!("{doing} ({namespace}{between}{name})"), result)
+    }
+
+    /// The same where `doing` says all.
+    pub(crate) fn note<T>(&mut self, doing: impl Display, result: Result<T, kube::Error>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
             Err(error) => {

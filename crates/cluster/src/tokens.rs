@@ -31,7 +31,7 @@ impl Part for Tokens {
                     let deleted = context
                         .delete(&context.caches.tokens, secret.as_ref(), DeleteParams::default())
                         .await;
-                    sweep.note("deleting an expired token", deleted);
+                    sweep.note_about("deleting an expired token", secret.as_ref(), deleted);
                 }
                 Some(at) => sweep.due_at(now, at),
                 None => {}

@@ -96,7 +96,7 @@ async fn evict(context: &Context, pod: &Arc<Pod>, sweep: &mut Sweep) {
     let why = "Taint manager: deleting due to NoExecute taint";
     announce(context, pod, "DeletionByTaintManager", why, false, sweep).await;
     let deleted = context.delete(&context.caches.pods, pod.as_ref(), DeleteParams::default()).await;
-    sweep.note("evicting a pod from a tainted node", deleted);
+    sweep.note_about("evicting a pod from a tainted node", pod.as_ref(), deleted);
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ impl NodeHealth {
             let mut changed = (**node).clone();
             changed.status.get_or_insert_default().conditions = Some(conditions);
             let written = context.replace_status(&context.caches.nodes, &changed).await;
-            match sweep.note("marking a node unknown", written) {
+            match sweep.note_about("marking a node unknown", &changed, written) {
                 Some(written) => current = written,
                 None => return,
             }
@@ -92,7 +92,7 @@ impl NodeHealth {
                 "spec": {"taints": taints}
             });
             let written = context.merge(&context.caches.nodes, current.as_ref(), &patch).await;
-            sweep.note("tainting a node", written);
+            sweep.note_about("tainting a node", current.as_ref(), written);
         }
         if !is_node_ready(&current) {
             mark_pods(context, &current, sweep).await;

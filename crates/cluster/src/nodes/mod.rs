@@ -27,7 +27,7 @@ async fn patch_pod_status(
     let api = Api::<Pod>::namespaced(context.client.clone(), &namespace);
     let patch = Patch::Strategic(json!({"metadata": {"uid": pod.metadata.uid}, "status": status}));
     let written = api.patch_status(&name, &PatchParams::default(), &patch).await;
-    sweep.note("writing a pod's status", written).map(|pod| context.caches.pods.write(pod))
+    sweep.note_about("writing a pod's status", pod, written).map(|pod| context.caches.pods.write(pod))
 }
 
 /// Says on a pod why it is about to be deleted.

@@ -39,7 +39,8 @@ impl Part for PodGarbage {
         let mut confirmed = BTreeSet::new();
         for name in gone {
             let api = Api::<Node>::all(context.client.clone());
-            if let Some(None) = sweep.note("looking for a node", api.get_metadata_opt(&name).await) {
+            let found = api.get_metadata_opt(&name).await;
+            if let Some(None) = sweep.note(format_args!("looking for the node {name}"), found) {
                 confirmed.insert(name);
             }
         }
@@ -49,7 +50,7 @@ impl Part for PodGarbage {
             }
             let now = DeleteParams::default().grace_period(0);
             let deleted = context.delete(&context.caches.pods, pod.as_ref(), now).await;
-            sweep.note("deleting a forgotten pod", deleted);
+            sweep.note_about("deleting a forgotten pod", pod.as_ref(), deleted);
         }
         if !pods.is_empty() {
             sweep.due(context.options.pod_garbage_period);

@@ -160,7 +160,7 @@ impl Scheduler {
         let api = Api::<Pod>::namespaced(context.client.clone(), &namespace);
         let bound: Result<Value, _> =
             api.create_subresource("binding", &name, &PostParams::default(), &binding).await;
-        if sweep.note(&format!("binding the pod {namespace}/{name}"), bound).is_none() {
+        if sweep.note(format_args!("binding the pod {namespace}/{name}"), bound).is_none() {
             return false;
         }
         self.assumed.insert(uid(pod.as_ref()).to_owned(), node.to_owned());
@@ -250,7 +250,7 @@ async fn refuse(context: &Context, pod: &Arc<Pod>, reason: &str, message: &str, 
     let name = pod.metadata.name.clone().unwrap_or_default();
     let api = Api::<Pod>::namespaced(context.client.clone(), &namespace);
     let written = api.patch_status(&name, &PatchParams::default(), &Patch::Strategic(patch)).await;
-    match sweep.note(&format!("saying why it waits on the pod {namespace}/{name}"), written) {
+    match sweep.note(format_args!("saying why it waits on the pod {namespace}/{name}"), written) {
         Some(pod) => {
             context.caches.pods.write(pod);
             true
@@ -271,7 +271,7 @@ async fn prepare_claims(context: &Context, late: &[LateBinding], node: &str, swe
             LateBinding::Provision { claim } => {
                 let patch = json!({"metadata": {"annotations": {SELECTED_NODE: node}}});
                 let written = context.merge(&context.caches.claims, claim.as_ref(), &patch).await;
-                sweep.note(&format!("choosing the node {node} for the claim {}", path(claim)), written);
+                sweep.note(format_args!("choosing the node {node} for the claim {}", path(claim)), written);
             }
             LateBinding::Reserve { claim, volume } => {
                 let mut reserved = (**volume).clone();
@@ -282,7 +282,7 @@ async fn prepare_claims(context: &Context, late: &[LateBinding], node: &str, swe
                 notes.insert(volumes::BOUND_BY_US.to_owned(), "yes".to_owned());
                 let written = context.replace(&context.caches.volumes, &reserved).await;
                 let (claim, volume) = (path(claim), volume.name_any());
-                sweep.note(&format!("reserving the volume {volume} for the claim {claim}"), written);
+                sweep.note(format_args!("reserving the volume {volume} for the claim {claim}"), written);
             }
         }
     }

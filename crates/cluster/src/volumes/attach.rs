@@ -96,7 +96,7 @@ impl Part for AttachDetach {
                     let deleted = context
                         .delete(&context.caches.attachments, attachment.as_ref(), DeleteParams::default())
                         .await;
-                    sweep.note("detaching a volume", deleted);
+                    sweep.note_about("detaching a volume", attachment.as_ref(), deleted);
                 }
             }
         }
@@ -179,7 +179,7 @@ async fn attach(context: &Context, attachment: &Attachment, wish: &Wish, sweep: 
         status: None,
     };
     let created = context.create(&caches.attachments, &object).await;
-    if sweep.note("attaching a volume", created).is_some() {
+    if sweep.note_about("attaching a volume", &object, created).is_some() {
         let message = format!("AttachVolume.Attach succeeded for volume \"{}\" ", attachment.volume);
         context.event(NAME, wish.pod.as_ref(), Level::Normal, "SuccessfulAttachVolume", &message).await;
     }
@@ -244,7 +244,7 @@ async fn report(context: &Context, sweep: &mut Sweep) -> bool {
         if present != wanted {
             let patch = json!({"status": {"volumesAttached": wanted}});
             let written = context.merge_status(&caches.nodes, node.as_ref(), &patch).await;
-            told &= sweep.note("reporting attached volumes", written).is_some();
+            told &= sweep.note_about("reporting attached volumes", node.as_ref(), written).is_some();
         }
     }
     told

@@ -46,7 +46,7 @@ async fn tend(context: &Context, attachment: &Arc<VolumeAttachment>, sweep: &mut
     if !leaving && holds && !attached {
         let mut changed = (**attachment).clone();
         changed.status = Some(VolumeAttachmentStatus { attached: true, ..VolumeAttachmentStatus::default() });
-        sweep.note("confirming an attachment", context.replace_status(cache, &changed).await);
+        sweep.note_about("confirming an attachment", &changed, context.replace_status(cache, &changed).await);
     } else if leaving == holds {
         let patch = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
         match context.merge(cache, attachment.as_ref(), &patch).await {
@@ -54,7 +54,7 @@ async fn tend(context: &Context, attachment: &Arc<VolumeAttachment>, sweep: &mut
                 cache.bury(&rest);
             }
             result => {
-                sweep.note("holding an attachment", result);
+                sweep.note_about("holding an attachment", attachment.as_ref(), result);
             }
         }
     }

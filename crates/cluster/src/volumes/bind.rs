@@ -45,7 +45,7 @@ impl Part for Binder {
                     let mut changed = (*claim).clone();
                     changed.status.get_or_insert_default().phase = Some(phase.to_owned());
                     let written = context.replace_status(&caches.claims, &changed).await;
-                    sweep.note("writing a claim's phase", written);
+                    sweep.note_about("writing a claim's phase", &changed, written);
                 }
             }
         }
@@ -83,7 +83,11 @@ async fn claims_of_its_own(context: &Context, pod: &Arc<Pod>, sweep: &mut Sweep)
             spec: Some(template.spec.clone()),
             status: None,
         };
-        sweep.note("creating an ephemeral claim", context.create(&context.caches.claims, &claim).await);
+        sweep.note_about(
+            "creating an ephemeral claim",
+            &claim,
+            context.create(&context.caches.claims, &claim).await,
+        );
     }
 }
 
@@ -161,7 +165,11 @@ async fn bind(
             let notes = changed.metadata.annotations.get_or_insert_default();
             notes.insert(BOUND_BY_US.to_owned(), "yes".to_owned());
         }
-        match sweep.note("reserving a volume", context.replace(&caches.volumes, &changed).await) {
+        match sweep.note_about(
+            "reserving a volume",
+            &changed,
+            context.replace(&caches.volumes, &changed).await,
+        ) {
             Some(written) => volume = written,
             None => return,
         }
@@ -177,7 +185,7 @@ async fn bind(
         }
         let notes = changed.metadata.annotations.get_or_insert_default();
         notes.insert(BIND_COMPLETED.to_owned(), "yes".to_owned());
-        match sweep.note("binding a claim", context.replace(&caches.claims, &changed).await) {
+        match sweep.note_about("binding a claim", &changed, context.replace(&caches.claims, &changed).await) {
             Some(written) => claim = written,
             None => return,
         }
@@ -192,7 +200,11 @@ async fn bind(
     if claim.status.as_ref() != Some(&status) {
         let mut changed = (*claim).clone();
         changed.status = Some(status);
-        sweep.note("writing a claim's status", context.replace_status(&caches.claims, &changed).await);
+        sweep.note_about(
+            "writing a claim's status",
+            &changed,
+            context.replace_status(&caches.claims, &changed).await,
+        );
     }
 }
 
@@ -216,10 +228,14 @@ async fn tend_volume(context: &Context, volume: &Arc<PersistentVolume>, sweep: &
         let status = changed.status.get_or_insert_default();
         status.phase = Some(wanted.to_owned());
         status.last_phase_transition_time = Some(context.time());
-        sweep.note("writing a volume's phase", context.replace_status(&caches.volumes, &changed).await);
+        sweep.note_about(
+            "writing a volume's phase",
+            &changed,
+            context.replace_status(&caches.volumes, &changed).await,
+        );
     } else if wanted == "Released" && is_ours_to_delete(volume, context) {
         let deleted = context.delete(&caches.volumes, volume.as_ref(), DeleteParams::default()).await;
-        sweep.note("deleting a released volume", deleted);
+        sweep.note_about("deleting a released volume", volume.as_ref(), deleted);
     }
 }
 

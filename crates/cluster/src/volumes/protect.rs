@@ -31,13 +31,13 @@ impl Part for Protection {
             let key = crate::cache::key(claim.as_ref());
             if let Some(patch) = change(claim.as_ref(), CLAIM, used.contains(&key)) {
                 let written = context.merge(&caches.claims, claim.as_ref(), &patch).await;
-                sweep.note("protecting a claim", written);
+                sweep.note_about("protecting a claim", claim.as_ref(), written);
             }
         }
         for volume in caches.volumes.all() {
             if let Some(patch) = change(volume.as_ref(), VOLUME, is_bound(&volume)) {
                 let written = context.merge(&caches.volumes, volume.as_ref(), &patch).await;
-                sweep.note("protecting a volume", written);
+                sweep.note_about("protecting a volume", volume.as_ref(), written);
             }
         }
         sweep

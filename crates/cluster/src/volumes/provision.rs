@@ -63,11 +63,14 @@ async fn make(
     if annotation(claim, PROVISIONER).is_none() {
         let patch = json!({"metadata": {"annotations": {PROVISIONER: class.provisioner}}});
         let written = context.merge(&caches.claims, claim.as_ref(), &patch).await;
-        if sweep.note("naming a claim's provisioner", written).is_none() {
+        if sweep.note_about("naming a claim's provisioner", claim.as_ref(), written).is_none() {
             return;
         }
     }
-    if sweep.note("provisioning a volume", context.create(&caches.volumes, volume).await).is_some() {
+    if sweep
+        .note_about("provisioning a volume", volume, context.create(&caches.volumes, volume).await)
+        .is_some()
+    {
         let name = volume.metadata.name.as_deref().unwrap_or_default();
         let message = format!("Successfully provisioned volume {name}");
         context

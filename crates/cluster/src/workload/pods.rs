@@ -224,7 +224,11 @@ impl<K: Kind> Owned<K> {
                     .filter(|one| one.uid != uid(owner))
                     .collect();
                 let patch = json!({"metadata": {"uid": uid(object.as_ref()), "ownerReferences": rest}});
-                sweep.note("releasing", context.merge(cache, object.as_ref(), &patch).await);
+                sweep.note_about(
+                    "releasing",
+                    object.as_ref(),
+                    context.merge(cache, object.as_ref(), &patch).await,
+                );
             }
         }
         let namespace = owner.meta().namespace.clone().unwrap_or_default();
@@ -235,7 +239,11 @@ impl<K: Kind> Owned<K> {
             let mut owners = object.meta().owner_references.clone().unwrap_or_default();
             owners.push(owner_reference(owner));
             let patch = json!({"metadata": {"uid": uid(object.as_ref()), "ownerReferences": owners}});
-            claimed.extend(sweep.note("adopting", context.merge(cache, object.as_ref(), &patch).await));
+            claimed.extend(sweep.note_about(
+                "adopting",
+                object.as_ref(),
+                context.merge(cache, object.as_ref(), &patch).await,
+            ));
         }
         claimed
     }

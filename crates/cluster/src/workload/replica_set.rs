@@ -80,7 +80,7 @@ async fn tend(context: &Context, set: &Arc<ReplicaSet>, pods: &Owned<Pod>, sweep
         let mut changed = (**set).clone();
         changed.status = Some(status);
         let written = context.replace_status(&context.caches.replica_sets, &changed).await;
-        sweep.note("writing a replica set's status", written);
+        sweep.note_about("writing a replica set's status", &changed, written);
     }
 }
 

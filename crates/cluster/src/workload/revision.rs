@@ -112,7 +112,7 @@ async fn keep<O: Kind>(
         }
         let mut again = (*equal).clone();
         again.revision = newest.saturating_add(1);
-        let update = sweep.note("renewing a revision", context.replace(cache, &again).await)?;
+        let update = sweep.note_about("renewing a revision", &again, context.replace(cache, &again).await)?;
         all.retain(|one| one.metadata.name != update.metadata.name);
         all.push(update.clone());
         return Some(History { all, update, collisions });
@@ -124,7 +124,7 @@ async fn keep<O: Kind>(
             Err(error) if is_already_exists(&error) => namesake(context, owner, &fresh).await,
             made => made.map(Some),
         };
-        match sweep.note("keeping a revision", made)? {
+        match sweep.note_about("keeping a revision", &fresh, made)? {
             Some(update) => {
                 all.push(update.clone());
                 return Some(History { all, update, collisions });
@@ -192,6 +192,6 @@ pub(crate) async fn forget(
     for revision in unused.iter().take(unused.len().saturating_sub(limit)) {
         let deleted =
             context.delete(&context.caches.revisions, revision.as_ref(), DeleteParams::background()).await;
-        sweep.note("deleting an old revision", deleted);
+        sweep.note_about("deleting an old revision", revision.as_ref(), deleted);
     }
 }

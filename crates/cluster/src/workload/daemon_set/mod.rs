@@ -65,13 +65,13 @@ async fn tend(
         let pod = left.iter().find(|pod| pod.metadata.uid.as_deref() == Some(doomed.as_str())).cloned();
         let Some(pod) = pod else { continue };
         let deleted = unmake(context, NAME, set.as_ref(), &pod).await;
-        if sweep.note("deleting a daemon's pod", deleted).is_some() {
+        if sweep.note_about("deleting a daemon's pod", pod.as_ref(), deleted).is_some() {
             left.retain(|one| one.metadata.uid != pod.metadata.uid);
         }
     }
     for node in plan.create {
         let made = make(context, NAME, set.as_ref(), &daemon(set, &node, &hash)).await;
-        match sweep.note("creating a daemon's pod", made) {
+        match sweep.note_about("creating a daemon's pod", set.as_ref(), made) {
             Some(pod) => left.push(pod),
             None => break,
         }
@@ -83,7 +83,7 @@ async fn tend(
         let mut changed = (**set).clone();
         changed.status = Some(status);
         let written = context.replace_status(&context.caches.daemon_sets, &changed).await;
-        sweep.note("writing a daemon set's status", written);
+        sweep.note_about("writing a daemon set's status", &changed, written);
     }
     let in_use: BTreeSet<String> = left.iter().filter_map(|pod| label(pod, HASH_LABEL)).collect();
     revision::forget(context, &history, &in_use, spec.revision_history_limit, sweep).await;

@@ -92,7 +92,7 @@ async fn tend(
             let mut changed = (*current).clone();
             changed.status = Some(status);
             let written = context.replace_status(&context.caches.deployments, &changed).await;
-            sweep.note("writing a deployment's status", written);
+            sweep.note_about("writing a deployment's status", &changed, written);
         }
     }
     if complete && deployment.metadata.deletion_timestamp.is_none() {
@@ -116,7 +116,9 @@ async fn ensure_new(
         let mut changed = (**new).clone();
         if sets::annotate(&mut changed, deployment, Some(latest), bounds) {
             let written = context.replace(&context.caches.replica_sets, &changed).await;
-            sets.new = sweep.note("marking a replica set's revision", written).or_else(|| sets.new.clone());
+            sets.new = sweep
+                .note_about("marking a replica set's revision", &changed, written)
+                .or_else(|| sets.new.clone());
         }
         let name = sets.new.as_ref().and_then(|set| set.metadata.name.clone()).unwrap_or_default();
         return if known { News::None } else { News::Found(name) };
@@ -144,7 +146,7 @@ async fn ensure_new(
             let patch = json!({"status": {"collisionCount": count}});
             let written =
                 context.merge_status(&context.caches.deployments, deployment.as_ref(), &patch).await;
-            sweep.note("counting a name collision", written);
+            sweep.note_about("counting a name collision", deployment.as_ref(), written);
             News::None
         }
         Err(error) => {
@@ -183,7 +185,7 @@ async fn apply(
             continue;
         }
         let written = context.replace(&context.caches.replica_sets, &changed).await;
-        let Some(written) = sweep.note("scaling a replica set", written) else { continue };
+        let Some(written) = sweep.note_about("scaling a replica set", &changed, written) else { continue };
         sets.put(*at, written);
         if before != *next {
             let name = set.metadata.name.as_deref().unwrap_or_default();
@@ -201,7 +203,7 @@ async fn mark_revision(context: &Context, deployment: &Arc<Deployment>, sets: &S
     if revision(new) > 0 && marked != Some(&current) {
         let patch = json!({"metadata": {"annotations": {REVISION: current}}});
         let written = context.merge(&context.caches.deployments, deployment.as_ref(), &patch).await;
-        sweep.note("marking a deployment's revision", written);
+        sweep.note_about("marking a deployment's revision", deployment.as_ref(), written);
     }
 }
 
@@ -220,7 +222,7 @@ async fn forget_old(context: &Context, deployment: &Arc<Deployment>, sets: &Sets
         if settled {
             let deleted =
                 context.delete(&context.caches.replica_sets, set.as_ref(), DeleteParams::background()).await;
-            sweep.note("deleting an old replica set", deleted);
+            sweep.note_about("deleting an old replica set", set.as_ref(), deleted);
         }
     }
 }

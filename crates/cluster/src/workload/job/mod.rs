@@ -68,7 +68,11 @@ async fn release_orphans(context: &Context, jobs: &[Arc<Job>], sweep: &mut Sweep
             }
             let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
             let api = Api::<Job>::namespaced(context.client.clone(), namespace);
-            let found = sweep.note("looking for a pod's job", api.get_metadata_opt(&owner.name).await);
+            let found = sweep.note_about(
+                "looking for a pod's job",
+                pod.as_ref(),
+                api.get_metadata_opt(&owner.name).await,
+            );
             match found {
                 Some(Some(job)) if job.metadata.uid.as_ref() == Some(&owner.uid) => continue,
                 Some(_) => {}
@@ -131,7 +135,7 @@ async fn tend(context: &Context, job: &Arc<Job>, pods: &Owned<Pod>, sweep: &mut 
             sweep.burst(create.len());
             for index in create {
                 let made = make(context, NAME, job.as_ref(), &worker(job, spec, *index)).await;
-                match sweep.note("creating a job's pod", made) {
+                match sweep.note_about("creating a job's pod", job.as_ref(), made) {
                     Some(pod) => workers.push(pod),
                     None => break,
                 }
@@ -153,7 +157,11 @@ async fn tend(context: &Context, job: &Arc<Job>, pods: &Owned<Pod>, sweep: &mut 
 async fn write(context: &Context, job: &Arc<Job>, status: &JobStatus, sweep: &mut Sweep) -> Option<Arc<Job>> {
     let mut changed = (**job).clone();
     changed.status = Some(status.clone());
-    sweep.note("writing a job's status", context.replace_status(&context.caches.jobs, &changed).await)
+    sweep.note_about(
+        "writing a job's status",
+        &changed,
+        context.replace_status(&context.caches.jobs, &changed).await,
+    )
 }
 
 /// Lets go of pods; says which carry the finalizer no longer.
@@ -167,7 +175,9 @@ async fn release(context: &Context, pods: &[Arc<Pod>], sweep: &mut Sweep) -> Vec
                 "resourceVersion": pod.metadata.resource_version, "finalizers": rest
             }});
             let written = context.merge(&context.caches.pods, pod.as_ref(), &patch).await;
-            let Some(written) = sweep.note("releasing an ended pod", written) else { continue };
+            let Some(written) = sweep.note_about("releasing an ended pod", pod.as_ref(), written) else {
+                continue;
+            };
             if written.metadata.deletion_timestamp.is_some() && rest.is_empty() && has_ended(pod) {
                 context.caches.pods.bury(&written);
             }
@@ -189,7 +199,7 @@ async fn expire(context: &Context, job: &Arc<Job>, spec: &JobSpec, status: &JobS
         sweep.due_at(now, end);
     } else {
         let deleted = context.delete(&context.caches.jobs, job.as_ref(), DeleteParams::foreground()).await;
-        sweep.note("deleting a finished job", deleted);
+        sweep.note_about("deleting a finished job", job.as_ref(), deleted);
     }
 }
 
@@ -208,7 +218,7 @@ async fn remove(
         .collect();
     for pod in pods {
         let deleted = unmake(context, NAME, job.as_ref(), &pod).await;
-        if sweep.note("deleting a job's pod", deleted).is_some() {
+        if sweep.note_about("deleting a job's pod", pod.as_ref(), deleted).is_some() {
             workers.retain(|one| one.metadata.uid != pod.metadata.uid);
             let (namespace, name) = crate::cache::key(pod.as_ref());
             workers.extend(context.caches.pods.get(&namespace, &name));

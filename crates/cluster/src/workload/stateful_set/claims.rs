@@ -102,7 +102,7 @@ pub(super) async fn keep_owners(
                     "resourceVersion": claim.metadata.resource_version, "ownerReferences": after
                 }});
                 let written = context.merge(&context.caches.claims, claim.as_ref(), &patch).await;
-                sweep.note("giving a claim its owner", written);
+                sweep.note_about("giving a claim its owner", claim.as_ref(), written);
             }
         }
     }

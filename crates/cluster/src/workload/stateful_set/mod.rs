@@ -75,7 +75,7 @@ async fn tend(context: &Context, set: &Arc<StatefulSet>, belongings: &Belongings
                 let Some(pod) = own.get(&at).cloned() else { continue };
                 let deleted =
                     context.delete(&context.caches.pods, pod.as_ref(), DeleteParams::default()).await;
-                if sweep.note("deleting a stateful pod", deleted).is_some() {
+                if sweep.note_about("deleting a stateful pod", pod.as_ref(), deleted).is_some() {
                     let message = format!(
                         "delete Pod {} in StatefulSet {} successful",
                         pod.metadata.name.as_deref().unwrap_or_default(),
@@ -93,7 +93,7 @@ async fn tend(context: &Context, set: &Arc<StatefulSet>, belongings: &Belongings
         let mut changed = (**set).clone();
         changed.status = Some(status);
         let written = context.replace_status(&context.caches.stateful_sets, &changed).await;
-        sweep.note("writing a stateful set's status", written);
+        sweep.note_about("writing a stateful set's status", &changed, written);
     }
     let mut in_use: BTreeSet<String> =
         present.iter().filter_map(|pod| pod.metadata.labels.as_ref()?.get(HASH_LABEL).cloned()).collect();
