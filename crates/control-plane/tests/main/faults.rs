@@ -14,7 +14,7 @@ use std::sync::{
 /// How many lives are lived beside each other.
 const AT_ONCE: usize = 4;
 /// A short lease, so that a killed leader is not waited for long.
-const LEASE: [&str; 3] = [
+pub const LEASE: [&str; 3] = [
     "--leader-elect-lease-duration=3s",
     "--leader-elect-renew-deadline=2s",
     "--leader-elect-retry-period=300ms",

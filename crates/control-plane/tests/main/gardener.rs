@@ -1,21 +1,32 @@
 //! Gardener's own machine-controller-manager makes Machines of a MachineDeployment, Hostler makes servers of them.
 
-use crate::stage::{Directory, Stage, crypto, given_kubeconfig, store, supervisor};
+use crate::{
+    faults::LEASE,
+    stage::{Directory, Stage, crypto, given_kubeconfig, store, supervisor},
+};
 use hostler_apiserver::{
     ApiServer,
     serve::{self, Certificates},
 };
 use hostler_base::{Chance, Clock, Entropy};
 use hostler_control_plane::gardener;
-use hostler_sim::{Plan, World};
+use hostler_gardener::api::Machine;
+use hostler_sim::{Class, Fault, Plan, World};
 use kube::{
-    Api, Client,
+    Api, Client, ResourceExt,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
     core::GroupVersionKind,
 };
 use serde_json::{Value, json};
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 use tokio::net::TcpListener;
+
+/// Odd, so that it is killed both before and after calls.
+const KILLED_EVERY: usize = 31;
 
 fn deployments(client: &Client, namespace: &str) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("machine.sapcloud.io", "v1alpha1", "MachineDeployment");
@@ -48,7 +59,13 @@ async fn scale(deployments: &Api<DynamicObject>, name: &str, replicas: u32) {
     deployments.patch(name, &PatchParams::default(), &patch).await.unwrap();
 }
 
-/// Created, scaled up and down, deleted. Without our controller there are Machines, and nothing else.
+/// Whether all machines are of the template with this label, and there are so many.
+async fn all_are_new(machines: &Api<Machine>, label: &str, number: usize) -> bool {
+    let listed = machines.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
+    listed.len() == number && listed.iter().all(|machine| machine.labels().contains_key(label))
+}
+
+/// Created, scaled up, rolled, scaled down, deleted. Without our controller there are Machines, and nothing else.
 async fn a_machine_deployment_lives(mut stage: Stage, kubeconfig: &Path) {
     let (manager, _) = gardener::manager(&store(), kubeconfig, &stage.namespace).unwrap();
     let mut manager = manager.start(&supervisor(), stage.directory.path()).unwrap();
@@ -66,11 +83,15 @@ async fn a_machine_deployment_lives(mut stage: Stage, kubeconfig: &Path) {
         .await;
     assert_eq!((stage.servers().len(), available(&deployments, &name).await), (0, 0));
 
-    stage.start_controller(&[]);
+    stage.start_controller(&LEASE);
     stage.run_until("two are available", async |_| available(&deployments, &name).await == 2).await;
     assert_eq!(stage.servers().len(), 2);
     scale(&deployments, &name, 3).await;
     stage.run_until("three are available", async |_| available(&deployments, &name).await == 3).await;
+    let patch = Patch::Merge(json!({"spec": {"template": {"metadata": {"labels": {"rolled": "yes"}}}}}));
+    deployments.patch(&name, &PatchParams::default(), &patch).await.unwrap();
+    stage.run_until("all are exchanged", async |_| all_are_new(&machines, "rolled", 3).await).await;
+    stage.run_until("the new ones are available", async |_| available(&deployments, &name).await == 3).await;
     scale(&deployments, &name, 1).await;
     stage
         .run_until("one is left", async |_| {
@@ -91,8 +112,20 @@ async fn a_machine_deployment_lives(mut stage: Stage, kubeconfig: &Path) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_deployment_lives_on_the_real_server() {
-    let stage = Stage::around_the_real_one("gardener", Plan::seeded(1)).await;
+    // Hostler is killed again and again: in creates, in the roll, in deletions, wherever it is then.
+    let effects = AtomicUsize::new(0);
+    let plan = Plan::seeded(1).fault_when(move |_, class| {
+        if class != Class::Effect {
+            return None;
+        }
+        let number = effects.fetch_add(1, Ordering::Relaxed) + 1;
+        let fault = if number.is_multiple_of(2) { Fault::CrashBefore } else { Fault::CrashAfter };
+        number.is_multiple_of(KILLED_EVERY).then_some(fault)
+    });
+    let stage = Stage::around_the_real_one("gardener", plan).await;
+    let wire = stage.world.wire().unwrap().clone();
     a_machine_deployment_lives(stage, &given_kubeconfig()).await;
+    assert!(wire.faults() >= 3, "Hostler was killed {} times only", wire.faults());
 }
 
 #[tokio::test(flavor = "multi_thread")]
