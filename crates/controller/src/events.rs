@@ -24,7 +24,7 @@ const NAME_LIMIT: usize = 200;
 /// Notes that may wait to be written.
 const BACKLOG: usize = 256;
 /// How long writing may go on after the stop signal.
-const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+pub const LAST_EVENTS: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventKind {
@@ -161,7 +161,7 @@ impl EventWriter {
                 self.write(note).await;
             }
         };
-        if tokio::time::timeout(DRAIN_LIMIT, rest).await.is_err() {
+        if tokio::time::timeout(LAST_EVENTS, rest).await.is_err() {
             tracing::warn!("some events were not written in time");
         }
     }

@@ -22,12 +22,12 @@ mod waiting;
 pub mod watch;
 
 pub use client::{Rate, ReadOnly, StackOptions, kube_client, stack, transport_to};
-pub use events::{EventKind, EventOptions, EventWriter, Recorder};
+pub use events::{EventKind, EventOptions, EventWriter, LAST_EVENTS, Recorder};
 pub use fence::{Fence, Fenced};
 pub use health::Health;
 pub use key::Key;
 pub use lease::{Election, LeaseOptions, Led};
-pub use metrics::Metrics;
-pub use queue::{Drained, Lane, Outcome, Queue, QueueOptions, Reconciler, Run, Trouble};
+pub use metrics::{Metrics, QueueName};
+pub use queue::{Drained, LAST_RUNS, Lane, Outcome, Queue, QueueOptions, Reconciler, Run, Trouble};
 pub use waiting::Wait;
 pub use watch::{Cache, Change, Vitals, Watch, WatchOptions};

@@ -1,5 +1,10 @@
 //! What is counted and measured, in Prometheus' words. Labels never hold an object's name.
 
+mod client_go;
+
+use client_go::ClientGo;
+pub use client_go::QueueName;
+pub(crate) use client_go::Reflected;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{
@@ -14,6 +19,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+
+/// How a run ends that went wrong.
+pub(crate) const FAILED: &str = "failed";
 
 type Durations<L> = Family<L, Histogram, fn() -> Histogram>;
 
@@ -33,6 +41,7 @@ pub struct Metrics {
     watch_starts: Family<WatchLabels, Counter>,
     malformed: Family<WatchLabels, Gauge>,
     events: Family<ResultLabels, Counter>,
+    client_go: Option<Arc<ClientGo>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -106,6 +115,7 @@ impl Metrics {
             watch_starts: Family::default(),
             malformed: Family::default(),
             events: Family::default(),
+            client_go: None,
         };
         metrics.register_with(|registry| {
             let m = &metrics;
@@ -152,9 +162,17 @@ impl Metrics {
         metrics
     }
 
+    /// The same things are told by the names of client-go as well: `<prefix>_workqueue_…`, `<prefix>_reflector_…` and
+    /// `rest_client_…`.
+    pub fn as_in_client_go(prefix: &'static str, queue_name: QueueName) -> Self {
+        let metrics = Self::new();
+        let client_go = metrics.register_with(|registry| ClientGo::new(prefix, queue_name, registry));
+        Self { client_go: Some(Arc::new(client_go)), ..metrics }
+    }
+
     /// Adds metrics of one's own.
-    pub fn register_with(&self, register: impl FnOnce(&mut Registry)) {
-        register(&mut self.registry());
+    pub fn register_with<T>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
+        register(&mut self.registry())
     }
 
     /// The text a Prometheus server reads, in the OpenMetrics form.
@@ -180,11 +198,45 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn queue_latency(&self, queue: &'static str, lane: &'static str, waited: Duration) {
-        self.queue_latency.get_or_create(&LaneLabels { queue, lane }).observe(waited.as_secs_f64());
+    /// Keys that could run if a worker were free.
+    pub(crate) fn queue_ready(
+        &self,
+        queue: &'static str,
+        counts: impl Iterator<Item = (&'static str, usize)>,
+    ) {
+        if let Some(client_go) = &self.client_go {
+            client_go.ready(queue, counts);
+        }
     }
 
-    pub(crate) fn reconciled(&self, queue: &'static str, kind: &str, outcome: &'static str, took: Duration) {
+    /// Whoever asks for the text gets to know how long runs have been under way.
+    pub(crate) fn add_queue(
+        &self,
+        queue: &'static str,
+        runs: impl Fn() -> Option<Vec<(&'static str, Duration)>> + Send + Sync + 'static,
+    ) {
+        if let Some(client_go) = &self.client_go {
+            client_go.add_queue(queue, Box::new(runs));
+        }
+    }
+
+    pub(crate) fn queue_latency(&self, queue: &'static str, lane: &'static str, waited: Duration) {
+        self.queue_latency.get_or_create(&LaneLabels { queue, lane }).observe(waited.as_secs_f64());
+        if let Some(client_go) = &self.client_go {
+            client_go.started(queue, lane, waited);
+        }
+    }
+
+    pub(crate) fn reconciled(
+        &self,
+        (queue, lane): (&'static str, &'static str),
+        kind: &str,
+        outcome: &'static str,
+        took: Duration,
+    ) {
+        if let Some(client_go) = &self.client_go {
+            client_go.ended(queue, lane, outcome == FAILED, took);
+        }
         let kind = kind.to_owned();
         self.reconcile_duration
             .get_or_create(&KindLabels { queue, kind: kind.clone() })
@@ -204,6 +256,18 @@ impl Metrics {
         let labels = VerbLabels { client, verb: verb.clone(), resource: resource.clone() };
         self.client_duration.get_or_create(&labels).observe(took.as_secs_f64());
         self.client_calls.get_or_create(&CallLabels { client, verb, resource, code: code.to_owned() }).inc();
+    }
+
+    /// A call to a Kubernetes API server, which has this host.
+    pub(crate) fn requested(&self, method: &str, url: String, host: &str, code: &str, took: Duration) {
+        if let Some(client_go) = &self.client_go {
+            client_go.requested(method, url, host, code, took);
+        }
+    }
+
+    /// What a watch of the kind counts, if anybody wants it.
+    pub(crate) fn reflected(&self, kind: &str) -> Option<Reflected> {
+        self.client_go.as_ref().map(|client_go| client_go.reflected(kind))
     }
 
     pub(crate) fn leader(&self, lease: &str, leads: bool) {
@@ -241,7 +305,7 @@ mod tests {
     #[test]
     fn the_text_holds_what_was_counted() {
         let metrics = Metrics::new();
-        metrics.reconciled("machines", "Machine", "done", Duration::from_millis(7));
+        metrics.reconciled(("machines", "create"), "Machine", "done", Duration::from_millis(7));
         metrics.called("kubernetes", "get", "nodes", "200", Duration::from_millis(3));
         metrics.leader("machine-controller", true);
         metrics.leader("machine-controller", true);
@@ -255,6 +319,47 @@ mod tests {
             "hostler_lease_changes_total{name=\"machine-controller\"} 1",
             "hostler_queue_depth{queue=\"machines\",lane=\"create\"} 3",
             "# EOF",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn the_names_of_client_go_are_told_too_if_they_are_asked_for() {
+        let count = |metrics: &Metrics| {
+            let runs = vec![("delete", Duration::from_secs(3)), ("drain", Duration::from_secs(4))];
+            metrics.add_queue("machine", move || Some(runs.clone()));
+            metrics.queue_ready("machine", [("create", 1), ("delete", 2), ("drain", 3)].into_iter());
+            metrics.queue_latency("machine", "create", Duration::from_millis(7));
+            metrics.reconciled(("machine", "drain"), "Machine", FAILED, Duration::from_secs(2));
+            metrics.reconciled(("machine", "delete"), "Machine", "done", Duration::from_secs(2));
+            metrics.requested("GET", "https://a:1/api".into(), "a:1", "200", Duration::from_millis(3));
+            if let Some(reflected) = metrics.reflected("Machine") {
+                reflected.lists.inc();
+                reflected.saw_version("17");
+                reflected.saw_version("not a number");
+            }
+            metrics.text()
+        };
+        assert!(!count(&Metrics::new()).contains("workqueue"));
+        let text = count(&Metrics::as_in_client_go("mcm", |queue, lane| match lane {
+            "delete" | "drain" => "termination",
+            _ => queue,
+        }));
+        for line in [
+            "mcm_workqueue_depth{name=\"machine\"} 1",
+            "mcm_workqueue_depth{name=\"termination\"} 5",
+            "mcm_workqueue_adds_total{name=\"machine\"} 1",
+            "mcm_workqueue_queue_duration_seconds_count{name=\"machine\"} 1",
+            "mcm_workqueue_work_duration_seconds_sum{name=\"termination\"} 4.0",
+            "mcm_workqueue_retries_total{name=\"termination\"} 1",
+            "mcm_workqueue_unfinished_work_seconds{name=\"machine\"} 0.0",
+            "mcm_workqueue_unfinished_work_seconds{name=\"termination\"} 7.0",
+            "mcm_workqueue_longest_running_processor_seconds{name=\"termination\"} 4.0",
+            "mcm_reflector_lists_total{name=\"Machine\"} 1",
+            "mcm_reflector_last_resource_version{name=\"Machine\"} 17.0",
+            "rest_client_requests_total{code=\"200\",method=\"GET\",host=\"a:1\"} 1",
+            "rest_client_request_latency_seconds_count{verb=\"GET\",url=\"https://a:1/api\"} 1",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }

@@ -1,8 +1,14 @@
 //! The way from a class to its cloud.
 
-use crate::api::MachineClass;
+use crate::{
+    api::MachineClass,
+    metrics::{DriverCalls, Method},
+};
 use hostler_controller::{Cache, Key};
-use hostler_driver::{Code, Credentials, Driver, DriverFactory, Failure, Identity, Order, Scope, Written};
+use hostler_driver::{
+    Code, Credentials, Driver, DriverFactory, Failure, Identity, Order, Scope, Snapshot, Written,
+};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Secret, SecretReference};
 use kube::ResourceExt;
 use std::sync::Arc;
@@ -12,6 +18,8 @@ use std::sync::Arc;
 pub(crate) struct Clouds {
     pub(crate) drivers: Arc<dyn DriverFactory>,
     pub(crate) secrets: Cache<Secret>,
+    /// Whatever a driver is asked for goes through here.
+    pub(crate) calls: DriverCalls,
 }
 
 /// A class's servers as its cloud knows them.
@@ -51,6 +59,15 @@ impl Clouds {
         let driver = self.drivers.driver(&credentials, &class.spec.provider_spec, Written::default())?;
         let domain = driver.describe(&class.spec.provider_spec)?.domain;
         Ok(Servers { driver, domain, class: class.name_any() })
+    }
+
+    /// The class's servers.
+    pub(crate) async fn list(
+        &self,
+        servers: &Servers,
+        begun_after: Option<Timestamp>,
+    ) -> Result<Snapshot, Failure> {
+        self.calls.timed(Method::List, servers.driver.list(&servers.scope(), begun_after)).await
     }
 }
 

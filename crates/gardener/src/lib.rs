@@ -16,5 +16,6 @@ pub mod sets;
 pub use freeze::FreezeOptions;
 pub use hostler_node::Limits as DrainLimits;
 pub use machine::{Parts, Target, run};
+pub use metrics::metrics;
 pub use options::Options;
 pub use orphans::OrphanOptions;

@@ -13,6 +13,8 @@ mod in_place;
 mod keep;
 #[path = "main/life.rs"]
 mod life;
+#[path = "main/metrics.rs"]
+mod metrics;
 #[path = "main/no_target.rs"]
 mod no_target;
 #[path = "main/orders.rs"]

@@ -32,7 +32,19 @@ pub fn surrounding() -> anyhow::Result<Config> {
     Ok(config)
 }
 
-pub fn transport(config: Config) -> anyhow::Result<Transport> {
-    let address = config.cluster_url.to_string();
-    hostler_controller::transport_to(config).with_context(|| format!("{address} cannot be called"))
+/// A cluster that can be called.
+#[derive(Clone)]
+pub struct Cluster {
+    pub transport: Transport,
+    /// Where its API server is.
+    pub address: String,
+}
+
+impl Cluster {
+    pub fn reached_by(config: Config) -> anyhow::Result<Self> {
+        let address = config.cluster_url.to_string();
+        let transport = hostler_controller::transport_to(config)
+            .with_context(|| format!("{address} cannot be called"))?;
+        Ok(Self { transport, address })
+    }
 }

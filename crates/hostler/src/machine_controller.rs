@@ -1,14 +1,14 @@
 //! `hostler machine-controller`: the Gardener Machine controller as a process of its own.
 
-use crate::{entropy, kubeconfig, machine_sets, stop::StopSignals, upstream, web};
+use crate::{entropy, kubeconfig, kubeconfig::Cluster, machine_sets, stop::StopSignals, upstream, web};
 use anyhow::{Context, bail};
 use clap::{ArgAction, Args};
-use hostler_base::{Chance, Clock, GoDuration, Transport};
+use hostler_base::{Chance, Clock, GoDuration};
 use hostler_controller::{
     Election, Fence, Health, LeaseOptions, Led, Metrics, Rate, StackOptions, kube_client, stack,
 };
 use hostler_gardener::{DrainLimits, FreezeOptions, OrphanOptions, Parts, Target, life::CALL_LIMIT};
-use hostler_stackit::{Environment, StackitFactory, Surroundings};
+use hostler_stackit::{ApiMetrics, Environment, StackitFactory, Surroundings};
 use std::{
     env,
     ffi::OsString,
@@ -28,7 +28,8 @@ const IN_CLUSTER: &str = "inClusterConfig";
 const NO_TARGET: &str = "none";
 /// How long one call to Kubernetes may take at most.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long what is under way may take at the end.
+/// How long what is under way may take at the end: runs and events have less, so that the lease is given back. Gardener
+/// gives the container five seconds.
 const FAREWELL: Duration = Duration::from_secs(4);
 
 #[derive(Args)]
@@ -137,7 +138,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     options.upstream.warn();
     let environment = environment()?;
     let mut signals = StopSignals::listen()?;
-    let (clock, chance, metrics) = (Clock::system(), Chance::from_entropy(), Metrics::new());
+    let (clock, chance, metrics) = (Clock::system(), Chance::from_entropy(), hostler_gardener::metrics());
     let (control, target) = clusters(&options).await?;
     let health = Health::new(metrics.clone());
     let address = SocketAddr::new(options.address, options.port);
@@ -149,37 +150,48 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     }
 
     let instance = instance();
-    let unfenced = stack_options("leader-election", &options, Fence::open(clock.clone()), &metrics, &clock);
+    let open = Fence::open(clock.clone());
+    let unfenced = stack_options("leader-election", Some(&control), &options, open, &metrics, &clock);
     let election = options.leader_elect.then(|| {
-        let client = kube_client(control.clone(), &unfenced, &options.namespace);
+        let client = kube_client(control.transport.clone(), &unfenced, &options.namespace);
         Election::new(client, lease(&options, &instance), clock.clone(), &chance, metrics.clone())
             .tells(health.clone())
     });
     let fence = election.as_ref().map_or_else(|| Fence::open(clock.clone()), Election::fence);
-    let stacked = |client| stack_options(client, &options, fence.clone(), &metrics, &clock);
+    let stacked = |client, cluster: Option<&Cluster>| {
+        stack_options(client, cluster, &options, fence.clone(), &metrics, &clock)
+    };
     // What an attempt's horizon rests on: no create call is under way for longer.
     let timeout = options.call_timeout(options.leader_elect_renew_deadline.0.min(CALL_LIMIT.unsigned_abs()));
-    let cloud = StackOptions { rate: None, timeout, ..stacked("stackit") };
-    let cloud = stack(web::transport()?, &cloud);
+    let cloud = StackOptions { rate: None, timeout, ..stacked("stackit", None) };
+    let counted = metrics.register_with(ApiMetrics::new).counted(web::transport()?, clock.clone());
+    let cloud = stack(counted, &cloud);
     let surroundings =
         Surroundings { transport: cloud, clock: clock.clone(), chance: chance.split("stackit") };
     // These have a lease of their own, whatever is said about the other one.
     let sets = target.clone().filter(|_| options.sets.with_machine_sets).map(|target| machine_sets::Place {
         control: control.clone(),
+        stack: StackOptions { client: "machine-sets", ..unfenced.clone() },
         target,
         namespace: options.namespace.clone(),
-        stack: StackOptions { client: "machine-sets", ..unfenced.clone() },
         lease: lease(&options, &instance),
         chance: chance.split("machine-sets"),
         health: health.clone(),
         options: options.sets.chosen(),
     });
     let parts = Parts {
-        control: kube_client(control, &stacked("control"), &options.namespace),
+        control: kube_client(
+            control.transport.clone(),
+            &stacked("control", Some(&control)),
+            &options.namespace,
+        ),
         namespace: options.namespace.clone(),
-        target: target.map(|target| Target {
-            client: kube_client(target.clone(), &stacked("target"), "default"),
-            evictions: kube_client(target, &stacked("target"), "default"),
+        target: target.map(|target| {
+            let options = stacked("target", Some(&target));
+            Target {
+                client: kube_client(target.transport.clone(), &options, "default"),
+                evictions: kube_client(target.transport, &options, "default"),
+            }
         }),
         options: options.chosen(),
         drivers: Arc::new(StackitFactory::with_environment(surroundings, environment)),
@@ -329,6 +341,7 @@ fn lease(options: &Options, instance: &str) -> LeaseOptions {
 
 fn stack_options(
     client: &'static str,
+    cluster: Option<&Cluster>,
     options: &Options,
     fence: Fence,
     metrics: &Metrics,
@@ -337,6 +350,7 @@ fn stack_options(
     let rate = Rate { per_second: options.kube_api_qps, burst: options.kube_api_burst };
     StackOptions {
         client,
+        server: cluster.map(|cluster| cluster.address.clone()),
         user_agent: format!("hostler/{} machine-controller", env!("CARGO_PKG_VERSION")),
         timeout: options.call_timeout(CALL_TIMEOUT.min(options.leader_elect_renew_deadline.0 / 2)),
         rate: Some(rate),
@@ -347,7 +361,7 @@ fn stack_options(
 }
 
 /// The control cluster and the target cluster, if there is one.
-async fn clusters(options: &Options) -> anyhow::Result<(Transport, Option<Transport>)> {
+async fn clusters(options: &Options) -> anyhow::Result<(Cluster, Option<Cluster>)> {
     if options.target_kubeconfig == NO_TARGET {
         return Ok((cluster("--control-kubeconfig", &options.control_kubeconfig).await?, None));
     }
@@ -358,13 +372,13 @@ async fn clusters(options: &Options) -> anyhow::Result<(Transport, Option<Transp
     Ok((cluster("--control-kubeconfig", &options.control_kubeconfig).await?, Some(target)))
 }
 
-async fn cluster(flag: &str, file: &str) -> anyhow::Result<Transport> {
+async fn cluster(flag: &str, file: &str) -> anyhow::Result<Cluster> {
     let config = if file.is_empty() || file == IN_CLUSTER {
         kubeconfig::surrounding()
     } else {
         kubeconfig::cluster(Path::new(file)).await
     };
-    config.and_then(kubeconfig::transport).with_context(|| flag.to_owned())
+    config.and_then(Cluster::reached_by).with_context(|| flag.to_owned())
 }
 
 /// What the variables say about STACKIT. One that is no text cannot be one of them.

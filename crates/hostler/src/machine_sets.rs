@@ -1,9 +1,10 @@
 //! The controllers of MachineSets and MachineDeployments, for where Gardener's own manager does not run. They work only
 //! while this process holds that one's lease, so the two never work at once.
 
+use crate::kubeconfig::Cluster;
 use anyhow::bail;
 use clap::{ArgAction, Args};
-use hostler_base::{Chance, GoDuration, Transport};
+use hostler_base::{Chance, GoDuration};
 use hostler_controller::{Election, Health, LeaseOptions, Led, StackOptions, kube_client};
 use hostler_gardener::sets::{self, LEASE, SetOptions, SetParts};
 use tokio_util::sync::CancellationToken;
@@ -41,8 +42,8 @@ impl Options {
 
 /// What is needed to run the controllers.
 pub struct Place {
-    pub control: Transport,
-    pub target: Transport,
+    pub control: Cluster,
+    pub target: Cluster,
     pub namespace: String,
     /// How calls are made; the fence of the lease is put into it.
     pub stack: StackOptions,
@@ -58,13 +59,15 @@ pub async fn lead(place: Place, stop: CancellationToken) -> anyhow::Result<()> {
     let (clock, metrics) = (stack.clock.clone(), stack.metrics.clone());
     let lease = LeaseOptions { name: LEASE.to_owned(), ..lease };
     let instance = lease.identity.clone();
-    let client = kube_client(control.clone(), &stack, &namespace);
+    let stack = StackOptions { server: Some(control.address), ..stack };
+    let client = kube_client(control.transport.clone(), &stack, &namespace);
     let election = Election::new(client, lease, clock.clone(), &chance, metrics.clone());
     let fenced = StackOptions { fence: election.fence(), ..stack };
+    let in_target = StackOptions { server: Some(target.address), ..fenced.clone() };
     let parts = SetParts {
-        control: kube_client(control, &fenced, &namespace),
+        control: kube_client(control.transport, &fenced, &namespace),
         namespace,
-        target: Some(kube_client(target, &fenced, "default")),
+        target: Some(kube_client(target.transport, &in_target, "default")),
         clock,
         chance: chance.split("machine-sets"),
         metrics,

@@ -9,6 +9,8 @@ mod driver;
 mod endpoints;
 #[path = "main/factory.rs"]
 mod factory;
+#[path = "main/metrics.rs"]
+mod metrics;
 #[path = "main/sending.rs"]
 mod sending;
 #[path = "main/servers.rs"]

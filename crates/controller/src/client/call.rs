@@ -2,7 +2,7 @@ use super::TimedOut;
 use crate::{Fence, Fenced, metrics::Metrics};
 use hostler_base::{Body, BoxError, Clock, Transport, transport};
 use http::{Method, Request};
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 /// Put into a request's extensions: it changes nothing although its method says otherwise, like a search
 /// that is sent as POST. The leader fence lets it pass.
@@ -41,9 +41,17 @@ pub(super) fn fenced(inner: Transport, fence: Fence, needed: Duration) -> Transp
     }))
 }
 
-/// Counts calls and measures the time until their answer begins.
-pub(super) fn counted(inner: Transport, client: &'static str, clock: Clock, metrics: Metrics) -> Transport {
+/// Counts calls and measures the time until their answer begins. `server` is the address of a Kubernetes API server.
+pub(super) fn counted(
+    inner: Transport,
+    client: &'static str,
+    server: Option<&str>,
+    clock: Clock,
+    metrics: Metrics,
+) -> Transport {
+    let server: Option<Arc<str>> = server.map(|server| server.trim_end_matches('/').into());
     transport::from_service(tower::service_fn(move |request: Request<Body>| {
+        let target = server.clone().map(|server| (server, request.method().clone(), request.uri().clone()));
         let (verb, resource) = match request.extensions().get::<CallName>() {
             Some(CallName { verb, resource }) => (Cow::Borrowed(*verb), Cow::Borrowed(*resource)),
             None => kubernetes_name(request.method(), request.uri().path(), is_watch(&request)),
@@ -56,7 +64,13 @@ pub(super) fn counted(inner: Transport, client: &'static str, clock: Clock, metr
                 Ok(response) => Cow::Owned(response.status().as_u16().to_string()),
                 Err(error) => Cow::Borrowed(error_code(error)),
             };
-            metrics.called(client, &verb, &resource, &code, clock.instant().saturating_duration_since(start));
+            let took = clock.instant().saturating_duration_since(start);
+            metrics.called(client, &verb, &resource, &code, took);
+            if let Some((server, method, uri)) = target {
+                let code = if answer.is_ok() { &*code } else { "<error>" };
+                let url = format!("{server}{}", template(uri.path()));
+                metrics.requested(method.as_str(), url, host(&server), code, took);
+            }
             answer
         }
     }))
@@ -70,6 +84,34 @@ fn error_code(error: &BoxError) -> &'static str {
     } else {
         "error"
     }
+}
+
+/// The host of an address, with its port.
+fn host(address: &str) -> &str {
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    rest.split_once('/').map_or(rest, |(host, _)| host)
+}
+
+/// The path of a Kubernetes request without the names in it, escaped as a URL is.
+fn template(path: &str) -> String {
+    const NAMESPACE: &str = "%7Bnamespace%7D";
+    const NAME: &str = "%7Bname%7D";
+    let mut segments: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let first = match segments.first() {
+        Some(&"api") => 2,
+        Some(&"apis") => 3,
+        _ => return "/%7Bprefix%7D".to_owned(),
+    };
+    let inside = segments.get(first) == Some(&"namespaces")
+        && segments.get(first + 2).is_some_and(|next| !matches!(*next, "status" | "finalize"));
+    let (namespace, name) = if inside { (first + 1, first + 3) } else { (segments.len(), first + 1) };
+    if let Some(segment) = segments.get_mut(namespace) {
+        *segment = NAMESPACE;
+    }
+    if let Some(segment) = segments.get_mut(name) {
+        *segment = NAME;
+    }
+    format!("/{}", segments.join("/"))
 }
 
 /// Verb and resource of a Kubernetes request; names of objects and namespaces do not appear.
@@ -133,6 +175,41 @@ mod tests {
             let method: Method = method.parse().unwrap();
             let (verb, resource) = kubernetes_name(&method, path, watch);
             assert_eq!(format!("{verb} {resource}"), expected, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn urls_are_told_without_names() {
+        let table = [
+            ("/api/v1/nodes", "/api/v1/nodes"),
+            ("/api/v1/nodes/n1", "/api/v1/nodes/%7Bname%7D"),
+            ("/api/v1/nodes/n1/status", "/api/v1/nodes/%7Bname%7D/status"),
+            ("/api/v1/namespaces/shoot", "/api/v1/namespaces/%7Bname%7D"),
+            ("/api/v1/namespaces/shoot/status", "/api/v1/namespaces/%7Bname%7D/status"),
+            ("/api/v1/namespaces/shoot/pods", "/api/v1/namespaces/%7Bnamespace%7D/pods"),
+            (
+                "/api/v1/namespaces/shoot/pods/p/eviction",
+                "/api/v1/namespaces/%7Bnamespace%7D/pods/%7Bname%7D/eviction",
+            ),
+            (
+                "/apis/machine.sapcloud.io/v1alpha1/namespaces/n/machines/m",
+                "/apis/machine.sapcloud.io/v1alpha1/namespaces/%7Bnamespace%7D/machines/%7Bname%7D",
+            ),
+            ("/apis/apps/v1", "/apis/apps/v1"),
+            ("/healthz", "/%7Bprefix%7D"),
+            ("", "/%7Bprefix%7D"),
+        ];
+        for (path, expected) in table {
+            assert_eq!(template(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn an_address_has_a_host() {
+        for (address, expected) in
+            [("https://10.0.0.1:443", "10.0.0.1:443"), ("http://a/b/c", "a"), ("a:1", "a:1"), ("", "")]
+        {
+            assert_eq!(host(address), expected);
         }
     }
 

@@ -24,6 +24,8 @@ use tower::ServiceExt;
 pub struct StackOptions {
     /// The client's name in metrics: `kubernetes`, or the cloud's.
     pub client: &'static str,
+    /// The address of the Kubernetes API server, for metrics that tell servers apart; none for a cloud.
+    pub server: Option<String>,
     /// How the client introduces itself.
     pub user_agent: String,
     /// How long a call may take, its answer's body included. Of a watch it bounds only the time until the
@@ -42,6 +44,7 @@ impl StackOptions {
     pub fn alone(client: &'static str, metrics: Metrics, clock: Clock) -> Self {
         Self {
             client,
+            server: None,
             user_agent: concat!("hostler/", env!("CARGO_PKG_VERSION")).to_owned(),
             timeout: Duration::from_secs(10),
             rate: None,
@@ -66,7 +69,8 @@ pub fn stack(inner: Transport, options: &StackOptions) -> Transport {
         None => fenced,
     };
     let introduced = transport::from_service(limited.map_request(introduce));
-    call::counted(introduced, options.client, options.clock.clone(), options.metrics.clone())
+    let server = options.server.as_deref();
+    call::counted(introduced, options.client, server, options.clock.clone(), options.metrics.clone())
 }
 
 /// A Kubernetes client on a stack. It retries nothing by itself.

@@ -6,7 +6,7 @@
 mod runner;
 mod schedule;
 
-pub use runner::{Drained, Queue, QueueOptions, Reconciler, Run};
+pub use runner::{Drained, LAST_RUNS, Queue, QueueOptions, Reconciler, Run};
 pub use schedule::{Ending, Lane, Schedule, Start};
 
 use std::{fmt, time::Duration};

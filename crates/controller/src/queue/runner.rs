@@ -1,5 +1,8 @@
 use super::{Ending, Lane, Outcome, Schedule, Start, Trouble};
-use crate::{Key, metrics::Metrics};
+use crate::{
+    Key,
+    metrics::{FAILED, Metrics},
+};
 use async_trait::async_trait;
 use futures::FutureExt;
 use hostler_base::{Backoff, Chance, Clock};
@@ -12,6 +15,10 @@ use std::{
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
+
+/// How long runs may go on after the stop signal, if nobody says otherwise. What is cut off is found out about by the
+/// next process; a lease that is not given back in time would keep it waiting.
+pub const LAST_RUNS: Duration = Duration::from_secs(2);
 
 /// What is done for a key. It never sleeps and never polls: it looks, takes one step, and says when to look
 /// again.
@@ -54,7 +61,7 @@ impl QueueOptions {
             backoff: Backoff::new(Duration::from_millis(200), Duration::from_mins(5)),
             woken_after_failure: Duration::from_secs(5),
             stuck_after: Duration::from_mins(10),
-            drain_limit: Duration::from_secs(20),
+            drain_limit: LAST_RUNS,
         }
     }
 }
@@ -76,8 +83,8 @@ struct Inner {
 struct Shared {
     /// Woken since the loop last looked.
     inbox: BTreeMap<Key, Instant>,
-    /// Since when each key runs.
-    running: BTreeMap<Key, Instant>,
+    /// Since when each key runs, and in which lane.
+    running: BTreeMap<Key, (Instant, &'static str)>,
 }
 
 /// What became of the runs that were under way at the stop signal.
@@ -91,7 +98,10 @@ impl Queue {
     pub fn new(options: QueueOptions, clock: Clock, chance: &Chance, metrics: Metrics) -> Self {
         let chance = chance.split(options.name);
         let (state, news) = (Mutex::default(), Notify::new());
-        Self(Arc::new(Inner { options, clock, chance, metrics, state, news }))
+        let queue = Self(Arc::new(Inner { options, clock, chance, metrics, state, news }));
+        let inner = Arc::downgrade(&queue.0);
+        queue.0.metrics.add_queue(queue.name(), move || inner.upgrade().map(|inner| Self(inner).runs()));
+        queue
     }
 
     pub fn name(&self) -> &'static str {
@@ -115,9 +125,18 @@ impl Queue {
     /// Runs that take longer than they may, with the time they have taken.
     pub fn stuck(&self) -> Vec<(Key, Duration)> {
         let now = self.0.clock.instant();
-        let taken = |(key, since): (&Key, &Instant)| (key.clone(), now.saturating_duration_since(*since));
+        let taken = |(key, (since, _)): (&Key, &(Instant, &str))| {
+            (key.clone(), now.saturating_duration_since(*since))
+        };
         let limit = self.0.options.stuck_after;
         self.state().running.iter().map(taken).filter(|(_, taken)| *taken > limit).collect()
+    }
+
+    /// The runs that are under way, by lane, with the time they have taken.
+    fn runs(&self) -> Vec<(&'static str, Duration)> {
+        let now = self.0.clock.instant();
+        let state = self.state();
+        state.running.values().map(|(since, lane)| (*lane, now.saturating_duration_since(*since))).collect()
     }
 
     fn state(&self) -> MutexGuard<'_, Shared> {
@@ -138,6 +157,7 @@ impl Queue {
                 self.start(start, &reconciler, &mut tasks);
             }
             self.0.metrics.queue_depths(self.name(), schedule.depths());
+            self.0.metrics.queue_ready(self.name(), schedule.ready(self.0.clock.instant()));
             let next = schedule.next_due();
             tokio::select! {
                 biased;
@@ -172,7 +192,7 @@ impl Queue {
     fn start(&self, start: Start<Key>, reconciler: &Arc<dyn Reconciler>, tasks: &mut JoinSet<Ended>) {
         let now = self.0.clock.instant();
         self.0.metrics.queue_latency(self.name(), start.lane, now.saturating_duration_since(start.due));
-        self.state().running.insert(start.key.clone(), now);
+        self.state().running.insert(start.key.clone(), (now, start.lane));
         let span = start.key.span(start.attempts);
         let (reconciler, key, attempts) = (reconciler.clone(), start.key, start.attempts);
         tasks.spawn(
@@ -199,8 +219,8 @@ impl Queue {
         // A task that catches its panics and is not aborted always ends with a value.
         let Ok(Ended { key, attempts, result }) = ended else { return };
         let now = self.0.clock.instant();
-        let since = self.state().running.remove(&key);
-        let took = now.saturating_duration_since(since.unwrap_or(now));
+        let Some((since, ran_in)) = self.state().running.remove(&key) else { return };
+        let took = now.saturating_duration_since(since);
         let (label, ending) = match result {
             Ok(outcome) => {
                 let again = match outcome {
@@ -214,10 +234,10 @@ impl Queue {
                 let backoff = self.0.options.backoff.delay(attempts, &self.0.chance);
                 let delay = trouble.delay().unwrap_or(backoff);
                 let at_least = backoff.min(self.0.options.woken_after_failure);
-                ("failed", Ending::Failed { delay, at_least })
+                (FAILED, Ending::Failed { delay, at_least })
             }
         };
-        self.0.metrics.reconciled(self.name(), &key.kind, label, took);
+        self.0.metrics.reconciled((self.name(), ran_in), &key.kind, label, took);
         let lane = by.lane(&key);
         schedule.finish(key, lane, ending, now);
     }

@@ -170,6 +170,13 @@ impl<K: Ord + Clone> Schedule<K> {
     pub fn depths(&self) -> impl Iterator<Item = (&'static str, usize)> + '_ {
         self.waiting.iter().map(|(lane, waiting)| (*lane, waiting.len()))
     }
+
+    /// How many of them are due, and wait for nothing but a worker.
+    pub fn ready(&self, now: Instant) -> impl Iterator<Item = (&'static str, usize)> + '_ {
+        self.waiting
+            .iter()
+            .map(move |(lane, waiting)| (*lane, waiting.iter().take_while(|(due, _)| *due <= now).count()))
+    }
 }
 
 /// A time so far away that it cannot be told is as good as thirty years.
@@ -220,7 +227,9 @@ mod tests {
         assert_eq!(schedule.next_due(), None);
         schedule.finish("a", WORK, Ending::Well { again: None }, later);
         assert_eq!(taken(&mut schedule, later), Some("b"));
-        assert_eq!(schedule.depths().collect::<Vec<_>>(), [("drain", 1), ("work", 1)]);
+        schedule.wake("g", DRAIN, later + SECOND);
+        assert_eq!(schedule.depths().collect::<Vec<_>>(), [("drain", 2), ("work", 1)]);
+        assert_eq!(schedule.ready(later).collect::<Vec<_>>(), [("drain", 1), ("work", 1)]);
     }
 
     #[test]

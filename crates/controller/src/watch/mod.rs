@@ -8,7 +8,10 @@ mod cache;
 
 pub use cache::{Cache, Change};
 
-use crate::{Key, Queue, metrics::Metrics};
+use crate::{
+    Key, Queue,
+    metrics::{Metrics, Reflected},
+};
 use cache::Seen;
 use futures::StreamExt;
 use hostler_base::{Backoff, Chance, Clock};
@@ -68,6 +71,7 @@ pub struct Watch<K> {
     clock: Clock,
     chance: Chance,
     metrics: Metrics,
+    reflected: Option<Reflected>,
 }
 
 type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
@@ -159,9 +163,10 @@ where
     ) -> Self {
         let kind = K::kind(&()).into_owned();
         let chance = chance.split(&kind);
+        let reflected = metrics.reflected(&kind);
         let vitals = Vitals::new(Cow::Owned(kind), options.timeout, clock.clone());
         let cache = Cache::default();
-        Self { api, options, cache, handlers: Vec::new(), vitals, clock, chance, metrics }
+        Self { api, options, cache, handlers: Vec::new(), vitals, clock, chance, metrics, reflected }
     }
 
     pub fn cache(&self) -> Cache<K> {
@@ -249,6 +254,7 @@ where
             ..ListParams::default()
         };
         let mut all = Vec::new();
+        let start = self.clock.instant();
         loop {
             let page = match self.api.list(&params).await {
                 Ok(page) => page,
@@ -264,12 +270,38 @@ where
             params.continue_token = more;
         }
         self.vitals.sign();
+        if let Some(reflected) = &self.reflected {
+            reflected.lists.inc();
+            reflected.list_duration.observe(self.since(start).as_secs_f64());
+            reflected.items_per_list.observe(number(all.len()));
+            reflected.saw_version(version.as_deref().unwrap_or_default());
+        }
         let changes = self.cache.replace(all, version.as_deref());
         self.tell(changes);
         if version.is_some() { End::Listed } else { End::Over { progress: false } }
     }
 
     async fn watch(&self, from: String, version: &mut Option<String>) -> End {
+        let (start, mut told) = (self.clock.instant(), 0);
+        if let Some(reflected) = &self.reflected {
+            reflected.watches.inc();
+        }
+        let end = self.follow(from, version, &mut told).await;
+        if let Some(reflected) = &self.reflected {
+            let lived = self.since(start);
+            reflected.short_watches.inc_by(u64::from(told == 0 && lived < SHORT_LIFE));
+            reflected.watch_duration.observe(lived.as_secs_f64());
+            reflected.items_per_watch.observe(number(told));
+        }
+        end
+    }
+
+    fn since(&self, start: Instant) -> Duration {
+        self.clock.instant().saturating_duration_since(start)
+    }
+
+    /// Counts in `told` what it is told.
+    async fn follow(&self, from: String, version: &mut Option<String>, told: &mut usize) -> End {
         let params = WatchParams {
             label_selector: self.options.labels.clone(),
             field_selector: self.options.fields.clone(),
@@ -296,22 +328,26 @@ where
                     (None, Some(mark.metadata.resource_version))
                 }
                 Ok(Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)))) => {
+                    *told += 1;
                     let seen_version = object.meta().resource_version.clone();
                     (self.cache.apply(seen(object)), seen_version)
                 }
                 Ok(Some(Ok(WatchEvent::Deleted(object)))) => {
+                    *told += 1;
                     let seen_version = object.meta().resource_version.clone();
                     (Some(self.cache.delete(seen(object))), seen_version)
                 }
             };
             self.vitals.sign();
             if let Some(seen_version) = seen_version.filter(|version| !version.is_empty()) {
+                if let Some(reflected) = &self.reflected {
+                    reflected.saw_version(&seen_version);
+                }
                 *version = Some(seen_version);
             }
             self.tell(change);
         }
-        let lived = self.clock.instant().saturating_duration_since(start);
-        End::Over { progress: lived >= SHORT_LIFE || version.as_ref() != Some(&from) }
+        End::Over { progress: self.since(start) >= SHORT_LIFE || version.as_ref() != Some(&from) }
     }
 
     fn tell(&self, changes: impl IntoIterator<Item = Change<K>>) {
@@ -325,6 +361,11 @@ where
         }
         self.metrics.malformed(self.kind(), self.cache.malformed().len());
     }
+}
+
+/// So many, as something that can be measured.
+fn number(count: usize) -> f64 {
+    u32::try_from(count).map_or(f64::MAX, f64::from)
 }
 
 /// Takes the object out of its guard, without the field ownership nobody here reads.

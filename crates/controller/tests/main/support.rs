@@ -69,6 +69,7 @@ impl World {
     pub(crate) fn options(&self, fence: Fence) -> StackOptions {
         StackOptions {
             client: "kubernetes",
+            server: None,
             user_agent: "hostler-test/1".into(),
             timeout: SECOND * 5,
             rate: None,

@@ -25,7 +25,10 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use std::{collections::BTreeSet, fmt::Debug, time::Duration};
 
-const KEEP: Lane = Lane { name: "keep", workers: 10 };
+/// The name of the queue; its lanes have the names of Gardener's queues for the same.
+pub(crate) const QUEUE: &str = "keep";
+const CLASSES: Lane = Lane { name: "machineclass", workers: 10 };
+const SECRETS: Lane = Lane { name: "secret", workers: 10 };
 const CLASS: &str = "MachineClass";
 const SECRET: &str = "Secret";
 /// How soon a class whose servers are not all gone is looked at again.
@@ -44,8 +47,8 @@ pub(crate) struct Keeper {
 
 #[async_trait]
 impl Reconciler for Keeper {
-    fn lane(&self, _: &Key) -> Lane {
-        KEEP
+    fn lane(&self, key: &Key) -> Lane {
+        if key.kind == CLASS { CLASSES } else { SECRETS }
     }
 
     async fn reconcile(&self, run: Run) -> Result<Outcome, Trouble> {
@@ -106,7 +109,7 @@ impl Keeper {
             }
         };
         let scope = servers.scope();
-        let listed = match servers.driver.list(&scope, Some(self.clock.now())).await {
+        let listed = match self.clouds.list(&servers, Some(self.clock.now())).await {
             Ok(listed) => listed,
             Err(failure) => {
                 let message = format!("the class is kept until its servers can be listed: {failure}");
@@ -246,7 +249,7 @@ pub(crate) fn queue(
     chance: &hostler_base::Chance,
     metrics: &hostler_controller::Metrics,
 ) -> Queue {
-    Queue::new(hostler_controller::QueueOptions::new("keep"), clock.clone(), chance, metrics.clone())
+    Queue::new(hostler_controller::QueueOptions::new(QUEUE), clock.clone(), chance, metrics.clone())
 }
 
 fn uses_class(machine: &Machine, class: &Key) -> bool {

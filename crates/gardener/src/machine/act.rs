@@ -5,7 +5,7 @@ use super::{AttemptMark, Machine, MachineController, Means, Memory, Next, Purpos
 use crate::{
     api::{MachineClass, OperationState, OperationType, Phase, names},
     life::{Cursor, StatusChange, Step},
-    metrics::Stage,
+    metrics::{Method, Stage},
 };
 use hostler_controller::{EventKind, Key, Outcome, Trouble};
 use hostler_driver::{Address, AddressKind, Attempt, Code, Deletion, Failure, Order, ProviderId, Settled};
@@ -317,14 +317,14 @@ impl MachineController {
         let means = means.map_err(Trouble::new)?;
         let warnings = if step == Step::Create { self.check(&means) } else { Ok(Vec::new()) };
         let Means { driver, mut order, .. } = means;
-        let mut end = None;
+        let (calls, mut end) = (&self.clouds.calls, None);
         let (tried, result) = match step {
             Step::Ask(id) => {
-                let finding = driver.find(&order.identity, Some(&id)).await;
+                let finding = calls.timed(Method::GetStatus, driver.find(&order.identity, Some(&id))).await;
                 (Tried::Look, finding.map(|finding| memory.sightings.asked = Some(finding)))
             }
             Step::List => {
-                let finding = driver.find(&order.identity, None).await;
+                let finding = calls.timed(Method::GetStatus, driver.find(&order.identity, None)).await;
                 (Tried::Look, finding.map(|finding| memory.sightings.listed = Some(finding)))
             }
             Step::Create => {
@@ -334,7 +334,7 @@ impl MachineController {
                 }
                 let name = machine.name_any();
                 order.user_data = order.user_data.map(|data| token::user_data(&name, &data, memory));
-                let created = driver.create(&order).await;
+                let created = calls.timed(Method::Create, driver.create(&order)).await;
                 if let Ok(server) = &created {
                     let message = format!("ordered the server {}", server.provider_id);
                     self.event(&machine, EventKind::Normal, "ServerOrdered", &message);
@@ -343,7 +343,7 @@ impl MachineController {
                 (Tried::Create, created.map(|server| memory.sightings.created = Some(Box::new(server))))
             }
             Step::Settle(server) => {
-                let settled = driver.settle(&order, &server).await;
+                let settled = calls.timed(Method::Initialize, driver.settle(&order, &server)).await;
                 let result = settled.map(|settled| match settled {
                     Settled::Done(server) => {
                         self.note_upkeep(&machine);
@@ -390,7 +390,7 @@ impl MachineController {
         order: &Order,
         id: &ProviderId,
     ) -> Result<Deletion, Failure> {
-        let deletion = driver.delete(order, id).await?;
+        let deletion = self.clouds.calls.timed(Method::Delete, driver.delete(order, id)).await?;
         self.event(
             machine,
             EventKind::Normal,

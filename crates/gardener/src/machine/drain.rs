@@ -4,6 +4,7 @@ use super::{Machine, MachineController, Means, Memory, Observed, in_place};
 use crate::{
     api::{Phase, names},
     life::Cursor,
+    metrics::Method,
 };
 use hostler_base::GoDuration;
 use hostler_controller::Key;
@@ -117,7 +118,10 @@ impl MachineController {
                 Source::InTree { kind, id } => VolumeSource::InTree { kind, id },
             });
             let ids = match source {
-                Some(source) => means.driver.volumes(&[source]).await,
+                Some(source) => {
+                    let asked = means.driver.volumes(std::slice::from_ref(&source));
+                    self.clouds.calls.timed(Method::GetVolumeIds, asked).await
+                }
                 None => Ok(Vec::new()),
             };
             match ids {

@@ -6,6 +6,7 @@ use crate::{
     clouds::Clouds,
     freeze::{self, FreezeController, Frozen},
     keep::{self, Keeper},
+    metrics::DriverCalls,
     options::Options,
     orphans::{self, Books, Collector},
 };
@@ -171,7 +172,8 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         &chance,
         metrics.clone(),
     );
-    let clouds = Clouds { drivers, secrets: caches.secrets.clone() };
+    let calls = DriverCalls::new(&metrics, drivers.provider(), clock.clone());
+    let clouds = Clouds { drivers, secrets: caches.secrets.clone(), calls };
     let keeper = Arc::new(Keeper {
         client: control.clone(),
         clouds: clouds.clone(),

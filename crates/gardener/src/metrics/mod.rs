@@ -1,17 +1,31 @@
 //! What Gardener's dashboards look for, by the names that they know.
 
+mod driver_calls;
 mod objects;
 
 use crate::api::{Machine, MachineClass, names};
+pub(crate) use driver_calls::{DriverCalls, Method};
 use hostler_controller::Cache;
 use kube::ResourceExt;
 use objects::Objects;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
-    metrics::{MetricType, family::Family, gauge::Gauge},
+    metrics::{MetricType, counter::Counter, family::Family, gauge::Gauge},
 };
-use std::{fmt, time::Duration};
+use std::{borrow::Cow, fmt, time::Duration};
+
+/// The metrics of a process with these controllers: queues, watches and calls to Kubernetes are told by the names of
+/// Gardener's controllers as well.
+pub fn metrics() -> hostler_controller::Metrics {
+    hostler_controller::Metrics::as_in_client_go("mcm", |queue, lane| match (queue, lane) {
+        // There the way out has a queue of its own.
+        ("machine", "delete" | "drain") => "machinetermination",
+        // There these have a queue each.
+        (crate::keep::QUEUE, lane) => lane,
+        (queue, _) => queue,
+    })
+}
 
 #[derive(Clone, Default)]
 pub(crate) struct Metrics {
@@ -21,6 +35,11 @@ pub(crate) struct Metrics {
     join_duration: Family<KindLabels, Gauge>,
     delete_duration: Family<KindLabels, Gauge>,
     failed_joins: Family<KindLabels, Gauge>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ScrapeLabels {
+    kind: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -82,6 +101,15 @@ impl Metrics {
             ] {
                 registry.register(name, help, family.clone());
             }
+            // Reading a cache cannot fail, so this stays at zero.
+            let scrapes: Family<ScrapeLabels, Counter> = Family::default();
+            drop(scrapes.get_or_create(&ScrapeLabels { kind: "Machine-count" }));
+            let binary = (Cow::Borrowed("binary"), Cow::Borrowed("machine-controller-manager-provider"));
+            registry.sub_registry_with_label(binary).register(
+                "mcm_misc_scrape_failure",
+                "Metrics that could not be collected",
+                scrapes,
+            );
             registry.register_collector(Box::new(FailedJoins(metrics.failed_joins.clone())));
             registry.register_collector(Box::new(Objects(machines)));
         });

@@ -8,6 +8,7 @@ mod decide;
 use crate::{
     api::{Machine, MachineClass, names},
     clouds::{Clouds, Servers},
+    metrics::Method,
 };
 use async_trait::async_trait;
 pub use decide::OrphanOptions;
@@ -146,7 +147,7 @@ impl Collector {
 
     async fn look(&self, class: &MachineClass) -> Result<(Servers, Snapshot), Failure> {
         let servers = self.clouds.servers_of(class)?;
-        let snapshot = servers.driver.list(&servers.scope(), Some(self.clock.now() - FRESH)).await?;
+        let snapshot = self.clouds.list(&servers, Some(self.clock.now() - FRESH)).await?;
         Ok((servers, snapshot))
     }
 
@@ -186,7 +187,9 @@ impl Collector {
     async fn remove(&self, class: &MachineClass, servers: &Servers, orphan: &Orphan) -> Result<(), Failure> {
         let owner = self.live_owner(class, &orphan.machine).await?;
         let identity = servers.identity(&orphan.machine);
-        let finding = servers.driver.find(&identity, Some(&orphan.id)).await?;
+        let calls = &self.clouds.calls;
+        let finding =
+            calls.timed(Method::GetStatus, servers.driver.find(&identity, Some(&orphan.id))).await?;
         let Some(server) = finding.found.machines().first() else { return Ok(()) };
         let ready = self.ready().contains(orphan.id.server());
         let marked = servers.scope().holds(&server.marks)
@@ -196,7 +199,8 @@ impl Collector {
             return Ok(());
         }
         let order = servers.order(&orphan.machine, class);
-        if let Deletion::Ordered = servers.driver.delete(&order, &orphan.id).await? {
+        let deletion = calls.timed(Method::Delete, servers.driver.delete(&order, &orphan.id)).await?;
+        if deletion == Deletion::Ordered {
             self.books.deleted.inc();
             let message = format!(
                 "ordered the deletion of the server {}: it was made for the Machine {:?}, which does not own it",

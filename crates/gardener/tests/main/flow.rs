@@ -10,7 +10,7 @@ use hostler_sim::{
     Context, Finished, HollowNodes, Paths, Plan, World,
     stackit::{ServerView, Settings, Stackit},
 };
-use hostler_stackit::StackitFactory;
+use hostler_stackit::{ApiMetrics, StackitFactory};
 use k8s_openapi::{
     api::core::v1::{Event, Namespace, Node, Secret},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -284,20 +284,50 @@ pub async fn controller(context: Context, options: Options) {
 
 /// The same, with a cluster for the nodes or without one.
 pub async fn controller_with(context: Context, options: Options, has_target: bool) {
-    let metrics = Metrics::new();
-    let stack = StackOptions::alone("kubernetes", metrics.clone(), context.clock.clone());
-    let kubernetes = hostler_controller::kube_client(context.transport("kubernetes"), &stack, NAMESPACE);
-    let stack = StackOptions { client: "stackit", ..stack };
-    let cloud = hostler_controller::stack(context.transport("stackit"), &stack);
+    controller_on(Seat { has_target, ..Seat::default() }, context, options).await;
+}
+
+/// Where a controller sits, and who looks at it.
+#[derive(Clone)]
+pub struct Seat {
+    pub metrics: Metrics,
+    pub health: Health,
+    /// Which server of the world has the Machines.
+    pub control: &'static str,
+    /// Whether there is a cluster for the nodes.
+    pub has_target: bool,
+}
+
+impl Default for Seat {
+    fn default() -> Self {
+        let metrics = hostler_gardener::metrics();
+        let health = Health::new(metrics.clone());
+        Self { metrics, health, control: "kubernetes", has_target: true }
+    }
+}
+
+/// The same from a certain seat.
+pub async fn controller_on(seat: Seat, context: Context, options: Options) {
+    let Seat { metrics, health, control, has_target } = seat;
+    let stack = StackOptions {
+        server: Some("https://kubernetes".to_owned()),
+        ..StackOptions::alone("kubernetes", metrics.clone(), context.clock.clone())
+    };
+    let client_of = |server| hostler_controller::kube_client(context.transport(server), &stack, NAMESPACE);
+    let (control, kubernetes) = (client_of(control), client_of("kubernetes"));
+    let stack = StackOptions { client: "stackit", server: None, ..stack.clone() };
+    let calls = metrics.register_with(ApiMetrics::new);
+    let cloud = calls.counted(context.transport("stackit"), context.clock.clone());
+    let cloud = hostler_controller::stack(cloud, &stack);
     let parts = Parts {
-        control: kubernetes.clone(),
+        control,
         namespace: NAMESPACE.to_owned(),
         target: has_target.then(|| Target { client: kubernetes.clone(), evictions: kubernetes }),
         options,
         drivers: Arc::new(StackitFactory::new(cloud, "", context.clock.clone())),
         clock: context.clock.clone(),
         chance: context.chance.clone(),
-        health: Health::new(metrics.clone()),
+        health,
         metrics,
         instance: format!("{}-{}", context.actor, context.incarnation),
         entropy: Entropy::guessable(context.chance.split("entropy")),

@@ -358,7 +358,8 @@ async fn a_new_machine_says_that_it_waits_for_its_class_to_be_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_under_way_is_finished_when_the_controller_is_asked_to_end() {
-    let slow = Fault::Delay(Duration::from_secs(3));
+    // A second more than it has had when it is asked.
+    let slow = Fault::Delay(Duration::from_secs(2));
     let plan = Plan::seeded(40).fault_when(move |boundary, _| is_create(boundary).then(|| slow.clone()));
     let mut stage = Stage::new(plan, Settings::default()).await;
     stage.start_controller();

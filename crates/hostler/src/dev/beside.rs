@@ -1,7 +1,7 @@
 //! The world around an API server that is not ours: nodes, a cloud and the controllers join a real cluster.
 
 use super::{FAREWELL, install_definitions, populate, until_stopped, what_to_try};
-use crate::stop::StopSignals;
+use crate::{kubeconfig::Cluster, stop::StopSignals};
 use anyhow::Context;
 use hostler_base::{Chance, Clock};
 use hostler_controller::{Metrics, StackOptions};
@@ -20,7 +20,7 @@ pub async fn run(kubeconfig: &Path, with_machine_sets: bool) -> anyhow::Result<(
     let clock = Clock::system();
     // A connection can die without a word, and nothing of this world would notice by itself.
     let limits = StackOptions::alone("world", Metrics::new(), clock.clone());
-    let kubernetes = hostler_controller::stack(crate::kubeconfig::transport(config)?, &limits);
+    let kubernetes = hostler_controller::stack(Cluster::reached_by(config)?.transport, &limits);
     let mut world = World::beside(kubernetes, clock, Chance::from_entropy(), None);
     tokio::select! {
         biased;

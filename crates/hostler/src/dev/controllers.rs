@@ -2,9 +2,10 @@
 
 use crate::{
     entropy,
+    kubeconfig::Cluster,
     machine_sets::{self, Place},
 };
-use hostler_controller::{Health, LeaseOptions, Metrics, StackOptions};
+use hostler_controller::{Health, LeaseOptions, StackOptions};
 use hostler_gardener::{
     Options, Parts, Target,
     sets::{LEASE, SetOptions},
@@ -21,7 +22,7 @@ const NAMESPACE: &str = "default";
 /// The Gardener Machine controller with the simulated STACKIT as its cloud. There is one process only, so
 /// nobody else can lead and the fence stays open.
 pub async fn machine_controller(context: Context) {
-    let metrics = Metrics::new();
+    let metrics = hostler_gardener::metrics();
     let options = StackOptions::alone("kubernetes", metrics.clone(), context.clock.clone());
     let kubernetes = hostler_controller::kube_client(context.transport("kubernetes"), &options, NAMESPACE);
     let options = StackOptions { client: STACKIT, ..options };
@@ -46,11 +47,12 @@ pub async fn machine_controller(context: Context) {
 
 /// The controllers of MachineSets and MachineDeployments.
 pub async fn machine_sets(context: Context) {
-    let metrics = Metrics::new();
+    let metrics = hostler_gardener::metrics();
     let instance = format!("{}-{}", context.actor, context.incarnation);
+    let kubernetes = Cluster { transport: context.transport("kubernetes"), address: String::new() };
     let place = Place {
-        control: context.transport("kubernetes"),
-        target: context.transport("kubernetes"),
+        control: kubernetes.clone(),
+        target: kubernetes,
         namespace: NAMESPACE.to_owned(),
         stack: StackOptions {
             timeout: Duration::from_secs(5),

@@ -150,7 +150,7 @@ impl KeyFlow {
         let grant = escape("urn:ietf:params:oauth:grant-type:jwt-bearer");
         let form = format!("grant_type={grant}&assertion={}", escape(assertion.expose_secret()));
         let request = Request::post(url)
-            .extension(crate::client::OperationName("CreateToken"))
+            .extension(crate::client::OperationName::TOKEN)
             .header(header::ACCEPT, "application/json")
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(transport::full(form))

@@ -10,6 +10,11 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperationName(pub &'static str);
 
+impl OperationName {
+    /// Gets an access token; it is no operation of the IaaS API.
+    pub(crate) const TOKEN: Self = Self("CreateToken");
+}
+
 /// A request that is not sent yet.
 pub(crate) struct Call {
     pub(crate) operation: OperationName,
