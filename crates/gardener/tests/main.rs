@@ -21,6 +21,8 @@ mod no_target;
 mod orders;
 #[path = "main/orphans.rs"]
 mod orphans;
+#[path = "main/outage.rs"]
+mod outage;
 #[path = "main/replace.rs"]
 mod replace;
 #[path = "main/safety.rs"]

@@ -39,6 +39,14 @@ const FLAGS: [(&str, &str); 34] = [
     ("log-flush-frequency", "5s"),
 ];
 
+#[test]
+fn the_end_fits_the_grace_period_and_leaves_time_for_the_lease() {
+    let at_least_for_the_lease = Duration::from_secs(1);
+    let before = hostler_controller::LAST_RUNS + hostler_controller::LAST_EVENTS;
+    assert!(before + at_least_for_the_lease <= FAREWELL);
+    assert!(FAREWELL < Duration::from_secs(5));
+}
+
 fn command() -> Command {
     Options::augment_args(Command::new("machine-controller"))
 }

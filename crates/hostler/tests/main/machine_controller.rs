@@ -37,7 +37,7 @@ fn one_that_cannot_work_says_why() {
 }
 
 /// Where it serves what a kubelet asks.
-fn port_of(process: &mut Process) -> u16 {
+pub fn port_of(process: &mut Process) -> u16 {
     wait_for("it says where it serves", || {
         if let Some(status) = process.has_ended() {
             panic!("ended with {status}: {}", process.stderr());
@@ -49,7 +49,7 @@ fn port_of(process: &mut Process) -> u16 {
 }
 
 /// Status and body of the answer.
-fn ask(port: u16, path: &str) -> Option<(u16, String)> {
+pub fn ask(port: u16, path: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
     let mut answer = String::new();
