@@ -25,6 +25,8 @@ mod orphans;
 mod outage;
 #[path = "main/replace.rs"]
 mod replace;
+#[path = "main/rights.rs"]
+mod rights;
 #[path = "main/safety.rs"]
 mod safety;
 #[path = "main/sets.rs"]

@@ -1,4 +1,5 @@
-//! The manifests of `deploy/` give each controller what it needs, and nothing is missing.
+//! The manifests of `deploy/` give each controller what it needs, and nothing is missing; it also works with just the
+//! rights of the container whose place it takes, and where it may not write events.
 
 use crate::stage::{Stage, create, given_kubeconfig};
 use hostler_base::Transport;
@@ -18,15 +19,19 @@ use std::{collections::BTreeSet, path::Path};
 /// Who works in the target cluster.
 const TARGET_ACCOUNT: &str = "machine-controller-target";
 
-fn manifests() -> Vec<Value> {
-    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/gardener");
-    hostler_control_plane::manifests::read(&deploy).unwrap()
+const DEPLOYED: &str = "../../deploy/gardener";
+/// What Gardener gives its sidecar.
+const SIDECAR: &str = "../gardener/tests/sidecar";
+
+fn manifests(directory: &str) -> Vec<Value> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
+    hostler_control_plane::manifests::read(&directory).unwrap()
 }
 
-/// Applies the manifests, made for this namespace: what is for the target cluster gets an account of its own, so
+/// Applies manifests, made for this namespace: what is for the target cluster gets an account of its own, so
 /// that a right in the wrong file is missed.
-async fn apply(client: &Client, namespace: &str) {
-    for mut object in manifests() {
+async fn apply(client: &Client, namespace: &str, manifests: Vec<Value>) {
+    for mut object in manifests {
         let kind = object["kind"].as_str().unwrap().to_owned();
         let cluster_wide = kind.starts_with("Cluster");
         let in_kube_system = object["metadata"]["namespace"] == "kube-system";
@@ -67,7 +72,8 @@ fn allowed() -> BTreeSet<(String, String)> {
         value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
     };
     let mut allowed = BTreeSet::new();
-    for rule in manifests().iter().flat_map(|object| object["rules"].as_array().into_iter().flatten()) {
+    for rule in manifests(DEPLOYED).iter().flat_map(|object| object["rules"].as_array().into_iter().flatten())
+    {
         for resource in texts(&rule["resources"]) {
             allowed.extend(texts(&rule["verbs"]).into_iter().map(|verb| (verb, resource.clone())));
         }
@@ -112,10 +118,10 @@ async fn as_account(client: &Client, namespace: &str, account: &str) -> Transpor
     hostler_controller::transport_to(config).unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_machine_controller_needs_no_more_and_no_less_than_it_is_given() {
-    let mut stage = Stage::around_the_real_one("rights", Plan::seeded(1)).await;
-    apply(&stage.admin, &stage.namespace).await;
+/// Machines come and go, drained and by force, with the rights that these manifests give; gives the calls that were
+/// forbidden.
+async fn live(stage: &mut Stage, manifests: Vec<Value>) -> Vec<String> {
+    apply(&stage.admin, &stage.namespace, manifests).await;
     let control = as_account(&stage.admin, &stage.namespace, "machine-controller").await;
     let target = as_account(&stage.admin, &stage.namespace, TARGET_ACCOUNT).await;
     stage.start_controller_through(control, target);
@@ -153,8 +159,13 @@ async fn the_machine_controller_needs_no_more_and_no_less_than_it_is_given() {
     stage.nothing_is_left().await;
     let left = attachments.get_opt(&forced).await.unwrap();
     assert!(left.is_none(), "the attachment of a forced machine is left");
-    let forbidden: Vec<String> =
-        stage.story().lines().filter(|line| line.contains("-> 403")).map(str::to_owned).collect();
+    stage.story().lines().filter(|line| line.contains("-> 403")).map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_machine_controller_needs_no_more_and_no_less_than_it_is_given() {
+    let mut stage = Stage::around_the_real_one("rights", Plan::seeded(1)).await;
+    let forbidden = live(&mut stage, manifests(DEPLOYED)).await;
     assert_eq!(forbidden, [""; 0], "deploy/gardener does not allow what the controller does");
     let mut unused: BTreeSet<_> = allowed().difference(&done(&stage)).cloned().collect();
     // An event is changed only if it comes again, a Machine is read only if it was not just written, and a Node only
@@ -163,5 +174,27 @@ async fn the_machine_controller_needs_no_more_and_no_less_than_it_is_given() {
         unused.remove(&(verb.to_owned(), resource.to_owned()));
     }
     assert_eq!(unused, BTreeSet::new(), "deploy/gardener allows what the controller never does");
+    stage.world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_machine_controller_works_with_the_rights_of_gardeners_sidecar() {
+    let mut stage = Stage::around_the_real_one("sidecar", Plan::seeded(1)).await;
+    let forbidden = live(&mut stage, manifests(SIDECAR)).await;
+    assert_eq!(forbidden, [""; 0], "Gardener does not allow what the controller does");
+    stage.world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_machine_controller_works_where_events_are_forbidden() {
+    let mut stage = Stage::around_the_real_one("no-events", Plan::seeded(1)).await;
+    let mut manifests = manifests(SIDECAR);
+    for rules in manifests.iter_mut().filter_map(|object| object["rules"].as_array_mut()) {
+        rules.retain(|rule| rule["resources"] != json!(["events"]));
+    }
+    let forbidden = live(&mut stage, manifests).await;
+    assert!(!forbidden.is_empty(), "events are forbidden");
+    let others: Vec<&String> = forbidden.iter().filter(|line| !line.contains("/events ")).collect();
+    assert_eq!(others, [""; 0]);
     stage.world.stop().await;
 }
