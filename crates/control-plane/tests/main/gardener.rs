@@ -65,29 +65,30 @@ async fn all_are_new(machines: &Api<Machine>, label: &str, number: usize) -> boo
     listed.len() == number && listed.iter().all(|machine| machine.labels().contains_key(label))
 }
 
-/// Created, scaled up, rolled, scaled down, deleted. Without our controller there are Machines, and nothing else.
-async fn a_machine_deployment_lives(mut stage: Stage, kubeconfig: &Path) {
-    let (manager, _) = gardener::manager(&store(), kubeconfig, &stage.namespace).unwrap();
-    let mut manager = manager.start(&supervisor(), stage.directory.path()).unwrap();
-    stage.create_class_and_secret().await;
+async fn all_have_the_timeout(machines: &Api<Machine>, number: usize) -> bool {
+    let listed = machines.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
+    let timeout =
+        |machine: &Machine| serde_json::to_value(machine).unwrap()["spec"]["creationTimeout"].clone();
+    listed.len() == number && listed.iter().all(|machine| timeout(machine) == "25m0s")
+}
+
+/// Created if it is not there yet, scaled up, rolled, scaled down, deleted.
+pub async fn a_machine_deployment_lives(stage: &mut Stage) {
     // Machines and nodes are named after it.
     let name = stage.namespace.clone();
-    let deployments = deployments(&stage.admin, &stage.namespace);
-    let object: DynamicObject = serde_json::from_value(deployment(&name, 2)).unwrap();
-    deployments.create(&PostParams::default(), &object).await.unwrap();
-    let machines = stage.machines();
-    stage
-        .run_until("the manager has made Machines", async |_| {
-            machines.list(&ListParams::default()).await.is_ok_and(|list| list.items.len() == 2)
-        })
-        .await;
-    assert_eq!((stage.servers().len(), available(&deployments, &name).await), (0, 0));
-
-    stage.start_controller(&LEASE);
+    let (deployments, machines) = (deployments(&stage.admin, &name), stage.machines());
+    if deployments.get_opt(&name).await.unwrap().is_none() {
+        let object: DynamicObject = serde_json::from_value(deployment(&name, 2)).unwrap();
+        deployments.create(&PostParams::default(), &object).await.unwrap();
+    }
     stage.run_until("two are available", async |_| available(&deployments, &name).await == 2).await;
     assert_eq!(stage.servers().len(), 2);
     scale(&deployments, &name, 3).await;
     stage.run_until("three are available", async |_| available(&deployments, &name).await == 3).await;
+    // What is no reason to exchange machines is brought to those that are there.
+    let patch = Patch::Merge(json!({"spec": {"template": {"spec": {"creationTimeout": "25m0s"}}}}));
+    deployments.patch(&name, &PatchParams::default(), &patch).await.unwrap();
+    stage.run_until("all have the new timeout", async |_| all_have_the_timeout(&machines, 3).await).await;
     let patch = Patch::Merge(json!({"spec": {"template": {"metadata": {"labels": {"rolled": "yes"}}}}}));
     deployments.patch(&name, &PatchParams::default(), &patch).await.unwrap();
     stage.run_until("all are exchanged", async |_| all_are_new(&machines, "rolled", 3).await).await;
@@ -105,6 +106,25 @@ async fn a_machine_deployment_lives(mut stage: Stage, kubeconfig: &Path) {
         .run_until("the deployment is gone", async |_| matches!(deployments.get_opt(&name).await, Ok(None)))
         .await;
     assert_eq!(stage.violations(), [""; 0], "{}", stage.story());
+}
+
+/// The same by Gardener's manager. Without our controller there are Machines, and nothing else.
+async fn under_the_manager(mut stage: Stage, kubeconfig: &Path) {
+    let (manager, _) = gardener::manager(&store(), kubeconfig, &stage.namespace).unwrap();
+    let mut manager = manager.start(&supervisor(), stage.directory.path()).unwrap();
+    stage.create_class_and_secret().await;
+    let name = stage.namespace.clone();
+    let (deployments, machines) = (deployments(&stage.admin, &name), stage.machines());
+    let object: DynamicObject = serde_json::from_value(deployment(&name, 2)).unwrap();
+    deployments.create(&PostParams::default(), &object).await.unwrap();
+    stage
+        .run_until("the manager has made Machines", async |_| {
+            machines.list(&ListParams::default()).await.is_ok_and(|list| list.items.len() == 2)
+        })
+        .await;
+    assert_eq!((stage.servers().len(), available(&deployments, &name).await), (0, 0));
+    stage.start_controller(&LEASE);
+    a_machine_deployment_lives(&mut stage).await;
     manager.check().unwrap();
     manager.stop().await;
     stage.world.stop().await;
@@ -124,7 +144,7 @@ async fn a_machine_deployment_lives_on_the_real_server() {
     });
     let stage = Stage::around_the_real_one("gardener", plan).await;
     let wire = stage.world.wire().unwrap().clone();
-    a_machine_deployment_lives(stage, &given_kubeconfig()).await;
+    under_the_manager(stage, &given_kubeconfig()).await;
     assert!(wire.faults() >= 3, "Hostler was killed {} times only", wire.faults());
 }
 
@@ -148,6 +168,6 @@ async fn a_machine_deployment_lives_on_the_embedded_server() {
     let serving = tokio::spawn(async move { serve::serve(&api, listener, &certificates, shutdown).await });
     gardener::install(&store(), &world.client()).await.unwrap();
     let stage = Stage::around(world, "gardener").await;
-    a_machine_deployment_lives(stage, &kubeconfig).await;
+    under_the_manager(stage, &kubeconfig).await;
     serving.await.unwrap().unwrap();
 }

@@ -1,9 +1,12 @@
 //! The manifests of `deploy/` give each controller what it needs, and nothing is missing; it also works with just the
 //! rights of the container whose place it takes, and where it may not write events.
 
-use crate::stage::{Stage, create, given_kubeconfig};
+use crate::{
+    gardener::a_machine_deployment_lives,
+    stage::{Stage, create, given_kubeconfig},
+};
 use hostler_base::Transport;
-use hostler_sim::Plan;
+use hostler_sim::{Boundary, Plan};
 use k8s_openapi::api::{
     core::v1::{Pod, ServiceAccount},
     storage::v1::VolumeAttachment,
@@ -20,6 +23,7 @@ use std::{collections::BTreeSet, path::Path};
 const TARGET_ACCOUNT: &str = "machine-controller-target";
 
 const DEPLOYED: &str = "../../deploy/gardener";
+const SETS_DEPLOYED: &str = "../../deploy/gardener-machine-sets";
 /// What Gardener gives its sidecar.
 const SIDECAR: &str = "../gardener/tests/sidecar";
 
@@ -66,40 +70,93 @@ async fn apply(client: &Client, namespace: &str, manifests: Vec<Value>) {
     create(accounts, json!({"metadata": {"name": TARGET_ACCOUNT}})).await;
 }
 
-/// What the manifests allow, as (verb, resource).
-fn allowed() -> BTreeSet<(String, String)> {
+/// A right: whether it is one in kube-system, the API group, the resource and the verb.
+type Right = (bool, String, String, String);
+
+/// What manifests allow.
+fn allowed(manifests: &[Value]) -> BTreeSet<Right> {
     let texts = |value: &Value| -> Vec<String> {
         value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
     };
     let mut allowed = BTreeSet::new();
-    for rule in manifests(DEPLOYED).iter().flat_map(|object| object["rules"].as_array().into_iter().flatten())
-    {
-        for resource in texts(&rule["resources"]) {
-            allowed.extend(texts(&rule["verbs"]).into_iter().map(|verb| (verb, resource.clone())));
+    for object in manifests {
+        let in_kube_system = object["metadata"]["namespace"] == "kube-system";
+        for rule in object["rules"].as_array().into_iter().flatten() {
+            for (group, resource) in texts(&rule["apiGroups"]).iter().flat_map(|group| {
+                texts(&rule["resources"]).into_iter().map(move |resource| (group, resource))
+            }) {
+                let verbs = texts(&rule["verbs"]).into_iter();
+                allowed.extend(verbs.map(|verb| (in_kube_system, group.clone(), resource.clone(), verb)));
+            }
         }
     }
     allowed
 }
 
 /// What the controller did, in the same words.
-fn done(stage: &Stage) -> BTreeSet<(String, String)> {
+fn done(stage: &Stage) -> BTreeSet<Right> {
     let recorded = stage.world.wire().unwrap().recording().0;
-    let calls = recorded.into_iter().filter_map(|(_, call)| {
-        let verb = match call.verb.as_str() {
-            "POST" => "create".to_owned(),
-            "PUT" => "update".to_owned(),
-            other => other.to_lowercase(),
+    recorded.into_iter().filter_map(|(_, call)| right(&call)).collect()
+}
+
+/// The right that a call needs; none if it is not for an API server.
+fn right(call: &Boundary) -> Option<Right> {
+    let verb = match call.verb.as_str() {
+        "POST" => "create".to_owned(),
+        "PUT" => "update".to_owned(),
+        other => other.to_lowercase(),
+    };
+    let (group, path) = match call.template.strip_prefix("/apis/") {
+        Some(rest) => rest.split_once('/')?,
+        None => ("", call.template.strip_prefix("/api/")?),
+    };
+    let mut segments: Vec<&str> = path.split('/').skip(1).collect();
+    let namespaced = segments.first() == Some(&"namespaces") && segments.len() > 2;
+    if namespaced {
+        segments.drain(..2);
+    }
+    segments.retain(|segment| !segment.starts_with('{'));
+    let in_kube_system = namespaced && call.object.starts_with("kube-system");
+    Some((in_kube_system, group.to_owned(), segments.join("/"), verb))
+}
+
+#[test]
+fn calls_are_told_from_each_other() {
+    let cases = [
+        ("PATCH", "/api/v1/nodes/{name}", "n", Some((false, "", "nodes", "patch"))),
+        (
+            "POST",
+            "/api/v1/namespaces/{namespace}/pods/{name}/eviction",
+            "a p",
+            Some((false, "", "pods/eviction", "create")),
+        ),
+        (
+            "LIST",
+            "/api/v1/namespaces/{namespace}/secrets",
+            "kube-system",
+            Some((true, "", "secrets", "list")),
+        ),
+        (
+            "PUT",
+            "/apis/machine.sapcloud.io/v1alpha1/namespaces/{namespace}/machines/{name}/status",
+            "a m",
+            Some((false, "machine.sapcloud.io", "machines/status", "update")),
+        ),
+        ("GET", "/v2/projects/{project}/regions/{region}/servers", "", None),
+    ];
+    for (verb, template, object, expected) in cases {
+        let call = Boundary {
+            actor: "c".into(),
+            verb: verb.into(),
+            template: template.into(),
+            object: object.into(),
+            nth: 1,
         };
-        let path = call.template.strip_prefix("/api").filter(|path| path.starts_with(['/', 's']))?;
-        let mut segments: Vec<&str> =
-            path.split('/').skip(if path.starts_with('s') { 3 } else { 2 }).collect();
-        if segments.first() == Some(&"namespaces") && segments.len() > 2 {
-            segments.drain(..2);
-        }
-        segments.retain(|segment| !segment.starts_with('{'));
-        Some((verb, segments.join("/")))
-    });
-    calls.collect()
+        let expected = expected.map(|(in_kube_system, group, resource, verb)| {
+            (in_kube_system, group.to_owned(), resource.to_owned(), verb.to_owned())
+        });
+        assert_eq!(right(&call), expected, "{template}");
+    }
 }
 
 /// A transport with the rights of a service account.
@@ -118,14 +175,23 @@ async fn as_account(client: &Client, namespace: &str, account: &str) -> Transpor
     hostler_controller::transport_to(config).unwrap()
 }
 
-/// Machines come and go, drained and by force, with the rights that these manifests give; gives the calls that were
-/// forbidden.
-async fn live(stage: &mut Stage, manifests: Vec<Value>) -> Vec<String> {
+/// The machine controller with the rights that these manifests give, a class and its Secret.
+async fn start_with(stage: &mut Stage, manifests: Vec<Value>, more: &[&str]) {
     apply(&stage.admin, &stage.namespace, manifests).await;
     let control = as_account(&stage.admin, &stage.namespace, "machine-controller").await;
     let target = as_account(&stage.admin, &stage.namespace, TARGET_ACCOUNT).await;
-    stage.start_controller_through(control, target);
+    stage.start_controller_through(control, target, more);
     stage.create_class_and_secret().await;
+}
+
+fn forbidden(stage: &Stage) -> Vec<String> {
+    stage.story().lines().filter(|line| line.contains("-> 403")).map(str::to_owned).collect()
+}
+
+/// Machines come and go, drained and by force, with the rights that these manifests give; gives the calls that were
+/// forbidden.
+async fn live(stage: &mut Stage, manifests: Vec<Value>) -> Vec<String> {
+    start_with(stage, manifests, &[]).await;
     let machine = format!("{}-m", stage.namespace);
     let machines = stage.machines();
     let wish =
@@ -159,7 +225,7 @@ async fn live(stage: &mut Stage, manifests: Vec<Value>) -> Vec<String> {
     stage.nothing_is_left().await;
     let left = attachments.get_opt(&forced).await.unwrap();
     assert!(left.is_none(), "the attachment of a forced machine is left");
-    stage.story().lines().filter(|line| line.contains("-> 403")).map(str::to_owned).collect()
+    forbidden(stage)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -167,12 +233,12 @@ async fn the_machine_controller_needs_no_more_and_no_less_than_it_is_given() {
     let mut stage = Stage::around_the_real_one("rights", Plan::seeded(1)).await;
     let forbidden = live(&mut stage, manifests(DEPLOYED)).await;
     assert_eq!(forbidden, [""; 0], "deploy/gardener does not allow what the controller does");
-    let mut unused: BTreeSet<_> = allowed().difference(&done(&stage)).cloned().collect();
+    let mut unused: BTreeSet<_> = allowed(&manifests(DEPLOYED)).difference(&done(&stage)).cloned().collect();
     // An event is changed only if it comes again, a Machine is read only if it was not just written, and a Node only
     // if no watch has shown it.
-    for (verb, resource) in [("patch", "events"), ("get", "machines"), ("get", "nodes")] {
-        unused.remove(&(verb.to_owned(), resource.to_owned()));
-    }
+    unused.retain(|(_, _, resource, verb)| {
+        !matches!((verb.as_str(), resource.as_str()), ("patch", "events") | ("get", "machines" | "nodes"))
+    });
     assert_eq!(unused, BTreeSet::new(), "deploy/gardener allows what the controller never does");
     stage.world.stop().await;
 }
@@ -196,5 +262,21 @@ async fn the_machine_controller_works_where_events_are_forbidden() {
     assert!(!forbidden.is_empty(), "events are forbidden");
     let others: Vec<&String> = forbidden.iter().filter(|line| !line.contains("/events ")).collect();
     assert_eq!(others, [""; 0]);
+    stage.world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn machine_sets_need_no_more_and_no_less_besides() {
+    let mut stage = Stage::around_the_real_one("sets", Plan::seeded(1)).await;
+    let besides = manifests(SETS_DEPLOYED);
+    let all = manifests(DEPLOYED).into_iter().chain(besides.clone()).collect();
+    start_with(&mut stage, all, &["--with-machine-sets"]).await;
+    a_machine_deployment_lives(&mut stage).await;
+    assert_eq!(forbidden(&stage), [""; 0], "deploy/gardener-machine-sets does not allow what sets do");
+    let mut unused: BTreeSet<_> = allowed(&besides).difference(&done(&stage)).cloned().collect();
+    // An event is changed only if it comes again; what a watch has shown is read only before something depends on it.
+    unused
+        .retain(|(_, _, resource, verb)| !matches!((verb.as_str(), resource.as_str()), ("patch", "events")));
+    assert_eq!(unused, BTreeSet::new(), "deploy/gardener-machine-sets allows what sets never do");
     stage.world.stop().await;
 }

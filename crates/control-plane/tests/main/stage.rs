@@ -158,9 +158,10 @@ impl Stage {
         &mut self,
         control: Transport,
         target: Transport,
+        more: &[&str],
     ) -> hostler_sim::Process {
         self.world.add_server(CONTROL, Paths::Kubernetes, control);
-        let program = self.controller(&[]);
+        let program = self.controller(more);
         self.world.start_through(target, CONTROLLER, program)
     }
 
