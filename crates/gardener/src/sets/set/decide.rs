@@ -221,7 +221,10 @@ fn preserving(seen: &Observed<'_>, own: &[Arc<Machine>]) -> Vec<(Arc<Machine>, B
         .filter(|machine| !matches!(value(machine).as_str(), "now" | "when-failed" | "false"))
         .collect();
     failed.sort_by_key(age);
-    failed.iter().rev().take(wanted - kept.len()).map(|machine| change(machine, true)).collect()
+    // One that was kept until just now still counts, or it would be kept once more.
+    let told = seen.set.status.as_ref().map_or(0, |status| status.auto_preserve_failed_machine_count);
+    let taken = kept.len().max(usize::try_from(told).unwrap_or_default());
+    failed.iter().rev().take(wanted.saturating_sub(taken)).map(|machine| change(machine, true)).collect()
 }
 
 fn replicas(seen: &Observed<'_>, own: &[Arc<Machine>]) -> Option<Step> {

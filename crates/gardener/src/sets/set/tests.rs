@@ -270,6 +270,12 @@ fn as_many_failed_machines_are_kept_as_the_set_wants() {
     assert_eq!(said(&step(&keeping, &kept, &fresh())), "write a", "the oldest of too many");
     keeping.spec.auto_preserve_failed_machine_max = 2;
     assert_eq!(said(&step(&keeping, &kept, &fresh())), "reserve 1");
+
+    // Its time is over and its annotation gone: it is not kept once more.
+    let mut told = set(1);
+    told.spec.auto_preserve_failed_machine_max = 1;
+    told.status = Some(serde_json::from_value(json!({"autoPreserveFailedMachineCount": 1})).unwrap());
+    assert_eq!(said(&step(&told, &[failed("a", 1, "")], &fresh())), "delete a");
 }
 
 #[test]
