@@ -12,6 +12,7 @@ mod metrics;
 mod options;
 mod orphans;
 pub mod sets;
+mod unmanaged;
 
 pub use freeze::FreezeOptions;
 pub use hostler_node::Limits as DrainLimits;

@@ -15,6 +15,8 @@ pub struct Options {
     pub node_conditions: String,
     /// How long an update in place may take.
     pub in_place_update_timeout: Duration,
+    /// How long a machine is kept that somebody wants to look at.
+    pub preserve_timeout: Duration,
     pub drain: Limits,
     /// How many Machines of one kind of work are worked on at once.
     pub workers: usize,
@@ -33,6 +35,7 @@ impl Default for Options {
             health_timeout: Duration::from_mins(10),
             node_conditions: "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable".to_owned(),
             in_place_update_timeout: Duration::from_mins(20),
+            preserve_timeout: Duration::from_hours(96),
             drain: Limits::default(),
             workers: 50,
             resync: Duration::from_hours(12),

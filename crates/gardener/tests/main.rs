@@ -17,12 +17,16 @@ mod life;
 mod metrics;
 #[path = "main/no_target.rs"]
 mod no_target;
+#[path = "main/nodes.rs"]
+mod nodes;
 #[path = "main/orders.rs"]
 mod orders;
 #[path = "main/orphans.rs"]
 mod orphans;
 #[path = "main/outage.rs"]
 mod outage;
+#[path = "main/preserve.rs"]
+mod preserve;
 #[path = "main/replace.rs"]
 mod replace;
 #[path = "main/rights.rs"]

@@ -84,6 +84,9 @@ pub struct Options {
     /// How long an update in place may take, for Machines that do not say.
     #[arg(long, default_value = "20m", value_name = "DURATION")]
     machine_inplace_update_timeout: GoDuration,
+    /// How long a machine is kept that somebody wants to look at, for Machines that do not say.
+    #[arg(long, default_value = "96h", value_name = "DURATION")]
+    machine_preserve_timeout: GoDuration,
     /// How long a drain may take before it is forced, for Machines that do not say.
     #[arg(long, default_value = "2h", value_name = "DURATION")]
     machine_drain_timeout: GoDuration,
@@ -238,6 +241,7 @@ impl Options {
             health_timeout: self.machine_health_timeout.0,
             node_conditions: self.node_conditions.clone(),
             in_place_update_timeout: self.machine_inplace_update_timeout.0,
+            preserve_timeout: self.machine_preserve_timeout.0,
             workers: self.concurrent_syncs,
             resync: self.min_resync_period.0,
             resource_exhausted_retry: self.resource_exhausted_retry.0,

@@ -2,7 +2,7 @@ use super::*;
 use clap::{Command, FromArgMatches};
 
 /// The flags of Gardener's provider binaries, with their defaults.
-const FLAGS: [(&str, &str); 34] = [
+const FLAGS: [(&str, &str); 36] = [
     ("port", "10259"),
     ("address", "0.0.0.0"),
     ("namespace", "default"),
@@ -21,6 +21,7 @@ const FLAGS: [(&str, &str); 34] = [
     ("machine-health-timeout", "10m"),
     ("machine-drain-timeout", "2h"),
     ("machine-inplace-update-timeout", "20m"),
+    ("machine-preserve-timeout", "96h"),
     ("machine-max-evict-retries", "360"),
     ("machine-pv-detach-timeout", "2m"),
     ("machine-pv-reattach-timeout", "90s"),
@@ -28,6 +29,7 @@ const FLAGS: [(&str, &str); 34] = [
     ("machine-safety-apiserver-statuscheck-period", "1m"),
     ("machine-safety-apiserver-statuscheck-timeout", "30s"),
     ("node-conditions", "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable"),
+    ("bootstrap-token-auth-extra-groups", ""),
     ("resource-exhausted-retry", "10m"),
     ("leader-elect", "true"),
     ("leader-elect-lease-duration", "15s"),
@@ -118,6 +120,7 @@ fn each_flag_is_heeded() {
         "--machine-safety-apiserver-statuscheck-period=70s",
         "--machine-safety-apiserver-statuscheck-timeout=7s",
         "--machine-inplace-update-timeout=7s",
+        "--machine-preserve-timeout=7s",
         "--node-conditions=Tired",
         "--resource-exhausted-retry=7s",
         "--concurrent-syncs=7",

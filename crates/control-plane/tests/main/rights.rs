@@ -8,7 +8,7 @@ use crate::{
 use hostler_base::Transport;
 use hostler_sim::{Boundary, Plan};
 use k8s_openapi::api::{
-    core::v1::{Pod, ServiceAccount},
+    core::v1::{Node, Pod, ServiceAccount},
     storage::v1::VolumeAttachment,
 };
 use kube::{
@@ -220,7 +220,9 @@ async fn live(stage: &mut Stage, manifests: Vec<Value>) -> Vec<String> {
     let attachment = json!({"metadata": {"name": forced}, "spec": {"attacher": "nobody", "nodeName": forced,
         "source": {"persistentVolumeName": "nothing"}}});
     create(attachments.clone(), attachment).await;
-    machines.delete(&machine, &DeleteParams::default()).await.unwrap();
+    // The first one goes because its Node is deleted.
+    let nodes: Api<Node> = Api::all(stage.admin.clone());
+    nodes.delete(&machine, &DeleteParams::default()).await.unwrap();
     machines.delete(&forced, &DeleteParams::default()).await.unwrap();
     stage.nothing_is_left().await;
     let left = attachments.get_opt(&forced).await.unwrap();

@@ -4,13 +4,17 @@
 pub const FINALIZER: &str = "machine.sapcloud.io/machine-controller-manager";
 /// On a Secret that a MachineClass refers to.
 pub const SECRET_FINALIZER: &str = "machine.sapcloud.io/machine-controller";
+/// On a Node that is a Machine's: whoever deletes the Node deletes the Machine, and the Node goes last.
+pub const NODE_FINALIZER: &str = "node.machine.sapcloud.io/machine-controller";
+/// On a Node: no Machine is behind it.
+pub const NOT_MANAGED_ANNOTATION: &str = "node.machine.sapcloud.io/not-managed-by-mcm";
 /// On a Machine: the name of its Node.
 pub const NODE_LABEL: &str = "node";
 /// On a Machine: its MachineDeployment, by convention.
 pub const DEPLOYMENT_LABEL: &str = "name";
 /// On a Machine: delete it without regard to its pods.
 pub const FORCE_DELETION_LABEL: &str = "force-deletion";
-/// On a Machine: `True` means that its node is drained at once for an update in place.
+/// On a Machine: `True` means that its node is drained at once, for an update in place or while it is kept.
 pub const FORCE_DRAIN_LABEL: &str = "force-drain";
 /// On a Machine: which one goes first when there are too many; lower goes first.
 pub const PRIORITY_ANNOTATION: &str = "machinepriority.machine.sapcloud.io";
@@ -59,6 +63,10 @@ pub const PRESERVE_ANNOTATION: &str = "node.machine.sapcloud.io/preserve";
 pub const AUTO_PRESERVED: &str = "auto-preserved";
 /// On a Machine: what [`PRESERVE_ANNOTATION`] of its Node said last.
 pub const NODE_PRESERVE_ANNOTATION: &str = "node.machine.sapcloud.io/last-applied-node-preserve-value";
+/// The condition of a Node whose Machine is kept.
+pub const PRESERVED_CONDITION: &str = "Preserved";
+/// On a Node that is drained although its failed Machine is kept: `true` if it was not cordoned before.
+pub const CORDONED_ANNOTATION: &str = "machine.hostler.dev/cordoned-to-preserve";
 /// On MachineSet and MachineDeployment: `True` means that no machines are made.
 pub const FREEZE_LABEL: &str = "freeze";
 /// On MachineSet and MachineDeployment: undo the freeze.

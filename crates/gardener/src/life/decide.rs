@@ -1,5 +1,6 @@
 use super::{
-    Cursor, LOOK_AGAIN, Observed, StatusChange, Step, Tried, drain, health, replace, text, token, upkeep,
+    Cursor, LOOK_AGAIN, Observed, StatusChange, Step, Tried, drain, health, preserve, replace, text, token,
+    upkeep,
 };
 use crate::api::{OperationState, OperationType, Phase};
 use hostler_driver::{
@@ -19,7 +20,10 @@ pub fn decide(seen: &Observed) -> Step {
         (true, false) => Step::Done,
         (true, true) => deletion(seen),
         (false, false) => Step::AddFinalizer,
-        (false, true) => creation(seen),
+        (false, true) if seen.node_lost || seen.node.as_ref().is_some_and(|node| node.going) => {
+            Step::DeleteMachine
+        }
+        (false, true) => preserve::beside(seen, creation(seen)),
     }
 }
 
@@ -270,6 +274,7 @@ fn deletion(seen: &Observed) -> Step {
         Cursor::DeleteAttachments => drain::detach(seen),
         Cursor::DeleteVm => delete_servers(seen),
         Cursor::DeleteNode => match &seen.node {
+            Some(node) if node.held => Step::ReleaseNode,
             Some(_) => Step::DeleteNode,
             None if !seen.has_node_label => next(format!(
                 "Label \"node\" not present on machine {:?}, continuing deletion flow. {}",

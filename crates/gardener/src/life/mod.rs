@@ -9,6 +9,7 @@ mod decide;
 mod drain;
 mod health;
 mod in_place;
+mod preserve;
 mod replace;
 #[cfg(test)]
 mod test_support;
@@ -21,6 +22,7 @@ pub use cursor::{Cursor, text};
 pub use decide::decide;
 pub use health::GATE_AGAIN;
 pub use in_place::{InPlace, Stage, UpdateResult};
+pub use preserve::{Preserve, PreservedCondition, PreservedNode};
 pub use token::{OwnToken, TokenSeen};
 pub use upkeep::EVERY as UPKEEP_EVERY;
 
@@ -107,6 +109,10 @@ pub struct NodeView {
     pub recorded: bool,
     /// Gardener's own taint holds the machine back although the node is Ready.
     pub critical_components_missing: bool,
+    /// It has the finalizer that is taken off only when its machine goes.
+    pub held: bool,
+    /// Somebody has deleted it, and no other machine claims to be its own.
+    pub going: bool,
     pub behind: Behind,
 }
 
@@ -176,12 +182,16 @@ pub struct Observed {
     /// What this run has seen of its token.
     pub token: Option<TokenSeen>,
     pub node: Option<NodeView>,
+    /// Its node was deleted and is not there any more.
+    pub node_lost: bool,
     /// The server on which a node with the machine's name says that it runs.
     pub node_on: Option<ProviderId>,
     /// How long it may be unhealthy; nothing is for ever.
     pub health_timeout: Option<SignedDuration>,
     /// How long an update in place may take.
     pub in_place_timeout: SignedDuration,
+    /// Whether it is kept although it failed, and for how long.
+    pub preserve: Preserve,
     /// A machine of the same deployment that is being replaced.
     pub replaced: Option<String>,
     /// What comes next in the drain, while it is the drain's turn and the node has a name.
@@ -247,10 +257,22 @@ pub enum Step {
     SetInPlace(Stage, String),
     /// Copy the node's conditions into the status.
     RecordConditions,
+    /// Keep the machine until then, or no longer.
+    KeepUntil(Option<Timestamp>),
+    /// Note what the node says about keeping the machine, in place of what the machine says itself.
+    NotePreserve(String),
+    /// Write on the node whether its machine is kept.
+    SetPreserved(PreservedCondition),
+    /// A merge patch of the node that goes with it.
+    ChangeNode(Value),
     /// A step of the drain.
     OnNode(node::Act),
     DeleteServer(ProviderId),
+    /// Take our finalizer off the node.
+    ReleaseNode,
     DeleteNode,
+    /// Somebody has deleted the node: the machine goes with it.
+    DeleteMachine,
     RemoveFinalizer,
     /// Something failed and is written down; try again after this time.
     TryAgain {

@@ -1,4 +1,4 @@
-use super::{Observed, Sightings};
+use super::{Observed, Preserve, Sightings};
 use crate::api::Phase;
 use hostler_driver::{Code, Failure, Machine as Server, Marks, ProviderId, State};
 use jiff::{SignedDuration, Timestamp};
@@ -35,9 +35,11 @@ pub(super) fn observed() -> Observed {
         token_wanted: false,
         token: None,
         node: None,
+        node_lost: false,
         node_on: None,
         health_timeout: None,
         in_place_timeout: SignedDuration::from_mins(20),
+        preserve: Preserve::default(),
         replaced: None,
         drain: None,
         attachments: None,

@@ -108,7 +108,15 @@ impl MachineController {
             Step::SetInPlace(stage, message) => self.set_in_place(&machine, stage, &message).await,
             Step::RecordConditions => self.record_conditions(machine, memory).await,
             // These act on the word of the object alone, which may be another one's of the same name by now.
-            Step::OnNode(_) | Step::DeleteNode | Step::DeleteServer(_) if !memory.fresh => {
+            Step::OnNode(_)
+            | Step::ReleaseNode
+            | Step::DeleteNode
+            | Step::DeleteServer(_)
+            | Step::DeleteMachine
+            | Step::SetPreserved(_)
+            | Step::ChangeNode(_)
+                if !memory.fresh =>
+            {
                 self.refresh(machine, memory).await
             }
             Step::OnNode(act) => {
@@ -129,6 +137,15 @@ impl MachineController {
                 self.patch_node(&node_name(&machine), patch, true, memory).await;
                 Ok(Next::Again(machine))
             }
+            Step::KeepUntil(until) => self.keep_until(machine, until, memory).await,
+            Step::NotePreserve(value) => self.note_preserve(machine, value, memory).await,
+            Step::SetPreserved(wanted) => self.set_preserved(machine, wanted).await,
+            Step::ChangeNode(patch) => self.change_node(machine, patch).await,
+            Step::DeleteMachine => self.delete_machine(machine).await,
+            Step::ReleaseNode => {
+                self.release_node(&machine, memory).await?;
+                Ok(Next::Again(machine))
+            }
             Step::DeleteNode => {
                 self.delete_node(&machine, memory).await?;
                 Ok(Next::Again(machine))
@@ -143,11 +160,11 @@ impl MachineController {
         }
     }
 
-    fn machines(&self, machine: &Machine) -> Api<Machine> {
+    pub(super) fn machines(&self, machine: &Machine) -> Api<Machine> {
         Api::namespaced(self.control.clone(), &machine.namespace().unwrap_or_default())
     }
 
-    async fn write(
+    pub(super) async fn write(
         &self,
         mut machine: Box<Machine>,
         memory: &mut Memory,
@@ -195,7 +212,11 @@ impl MachineController {
         }
     }
 
-    async fn replace_status(&self, machine: Box<Machine>, memory: &mut Memory) -> Result<Next, Trouble> {
+    pub(super) async fn replace_status(
+        &self,
+        machine: Box<Machine>,
+        memory: &mut Memory,
+    ) -> Result<Next, Trouble> {
         let api = self.machines(&machine);
         let written = api.replace_status(&machine.name_any(), &PostParams::default(), &machine).await?;
         memory.fresh = true;
@@ -228,10 +249,9 @@ impl MachineController {
         if !seen.is_empty() {
             add_addresses(&mut status.addresses, seen, &machine.name_any());
         }
-        // What was to be kept for a while is not, once it is made anew, updated or deleted.
-        if change.error_code.is_some()
-            || matches!(change.operation, OperationType::Delete | OperationType::InPlaceUpdate)
-        {
+        // What was to be kept for a while is not, once it is updated or deleted. A failure to make it ends nothing: if
+        // it did, the time for which it is kept would begin anew with each attempt.
+        if matches!(change.operation, OperationType::Delete | OperationType::InPlaceUpdate) {
             status.current_status.preserve_expiry_time = None;
         }
         machine.status = Some(status);
@@ -413,7 +433,7 @@ fn add_addresses(known: &mut Vec<NodeAddress>, seen: Vec<Address>, name: &str) {
     known.dedup();
 }
 
-fn node_name(machine: &Machine) -> String {
+pub(super) fn node_name(machine: &Machine) -> String {
     machine.labels().get(names::NODE_LABEL).cloned().unwrap_or_default()
 }
 

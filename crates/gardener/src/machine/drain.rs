@@ -23,6 +23,8 @@ pub(super) enum Turn {
     Attachments,
     /// Before an update in place.
     InPlace,
+    /// Of a machine that has failed and is kept.
+    Preserve,
 }
 
 fn turn_of(machine: &Machine) -> Option<Turn> {
@@ -61,11 +63,16 @@ fn limits(machine: &Machine, defaults: Limits) -> Limits {
 
 impl MachineController {
     pub(super) fn turn(&self, machine: &Machine) -> Option<Turn> {
-        let updated = || {
-            let stays = machine.meta().deletion_timestamp.is_none();
-            self.node(machine).filter(|node| stays && in_place::drain_since(node).is_some())
-        };
-        turn_of(machine).or_else(|| updated().map(|_| Turn::InPlace))
+        if machine.meta().deletion_timestamp.is_some() {
+            return turn_of(machine);
+        }
+        let node = self.node(machine)?;
+        if in_place::drain_since(&node).is_some() {
+            return Some(Turn::InPlace);
+        }
+        let phase = machine.status.as_ref().map(|status| status.current_status.phase).unwrap_or_default();
+        let drains = self.preserve_of(machine, Some(&node)).drains(phase, self.clock.now());
+        drains.then_some(Turn::Preserve)
     }
 
     /// The drain that is to be done for a machine whose node has a name.
@@ -82,7 +89,11 @@ impl MachineController {
         let label = |name: &str| machine.labels().get(name).map(String::as_str).unwrap_or_default();
         let (since, force, mark) = match &machine.meta().deletion_timestamp {
             Some(deleted) => (deleted.0, is_true(label(names::FORCE_DELETION_LABEL)), Some(why(well))),
-            None => (in_place::drain_since(on.as_ref()?)?, label(names::FORCE_DRAIN_LABEL) == "True", None),
+            None => {
+                let failed = || Some(machine.status.as_ref()?.current_status.last_update_time.as_ref()?.0);
+                let since = in_place::drain_since(on.as_ref()?).or_else(failed)?;
+                (since, label(names::FORCE_DRAIN_LABEL) == "True", None)
+            }
         };
         let ids = memory.volume_ids.iter().filter_map(|(name, id)| Some((name.clone(), id.clone()?)));
         let own = machine.spec.provider_id.clone();
@@ -106,7 +117,10 @@ impl MachineController {
         memory: &mut Memory,
         means: &Result<Means, Failure>,
     ) {
-        let (Some(Turn::Drain | Turn::InPlace), Ok(means)) = (self.turn(machine), means) else { return };
+        let (Some(Turn::Drain | Turn::InPlace | Turn::Preserve), Ok(means)) = (self.turn(machine), means)
+        else {
+            return;
+        };
         let Some(node) = machine.labels().get(names::NODE_LABEL) else { return };
         let Some(drainer) = &self.drainer else { return };
         for (name, volume) in drainer.volumes(node) {

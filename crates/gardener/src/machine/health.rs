@@ -22,6 +22,8 @@ impl MachineController {
             critical_components_missing: taints
                 .iter()
                 .any(|taint| taint.key == names::CRITICAL_COMPONENTS_TAINT),
+            held: super::is_held(node),
+            going: self.is_going(node),
             in_place: in_place::seen_on(node),
             conditions: in_words(conditions),
             recorded: !differ(recorded, conditions),

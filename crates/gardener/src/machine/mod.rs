@@ -4,7 +4,9 @@ mod act;
 mod drain;
 mod health;
 mod in_place;
+mod nodes;
 mod observe;
+mod preserve;
 mod setup;
 mod template;
 mod token;
@@ -33,7 +35,9 @@ use std::{
 };
 use tokio::{sync::mpsc, time::Instant};
 
+pub(crate) use nodes::{is_held, is_unmanaged, released};
 use observe::creation_timeout;
+pub(crate) use observe::is_node_of;
 pub use setup::{Parts, Target, run};
 
 /// A run that has taken so many steps gives others a turn.
@@ -73,6 +77,9 @@ struct MachineController {
     /// Held by whoever gives a machine up.
     replacing: tokio::sync::Mutex<()>,
     frozen: Frozen,
+    lost_nodes: nodes::LostNodes,
+    /// What people were told about wishes that cannot be understood.
+    nonsense: Mutex<BTreeMap<Key, String>>,
     /// What each machine waits for, so that it is told once.
     waits: Mutex<BTreeMap<Key, Wait>>,
 }
@@ -143,6 +150,8 @@ impl Reconciler for MachineController {
         let Some(machine) = self.caches.machines.get(&run.key) else {
             self.forget(&run.key);
             self.forget_drain(&run.key);
+            self.lost_nodes.forget(&run.key);
+            self.nonsense.lock().unwrap_or_else(PoisonError::into_inner).remove(&run.key);
             self.kept_up.lock().unwrap_or_else(PoisonError::into_inner).remove(&run.key);
             return Ok(Outcome::Done);
         };
@@ -158,6 +167,7 @@ impl Reconciler for MachineController {
             let step = decide(&seen);
             tracing::debug!(?step, "decided");
             self.note_drain(&machine, &seen);
+            self.tell_nonsense(&machine, &seen.preserve);
             self.tell(&run.key, &machine, &step);
             match self.act(machine, step, &mut memory, means).await? {
                 Next::Again(returned) => machine = returned,

@@ -118,6 +118,7 @@ impl MachineController {
             self.forget_drain(&Key::of(machine));
         }
         let drain = self.drainer.as_ref().zip(order.as_ref());
+        let node = self.node(machine).filter(|_| !memory.node_deleted);
         Observed {
             now,
             name: machine.name_any(),
@@ -158,10 +159,12 @@ impl MachineController {
                     .as_ref()
                     .is_ok_and(|means| means.order.user_data.as_ref().is_some_and(token::is_wanted_by)),
             token: memory.token.as_ref().map(|known| known.view(now)),
-            node: self.node(machine).filter(|_| !memory.node_deleted).map(|node| NodeView {
+            preserve: self.preserve_of(machine, node.as_deref()),
+            node: node.map(|node| NodeView {
                 behind: self.behind(machine, &node, memory),
                 ..self.node_view(machine, &node)
             }),
+            node_lost: self.has_lost_its_node(machine),
             node_on: self.node_on(&machine.name_any()),
             health_timeout: (machine.spec.configuration.disable_health_timeout != Some(true)).then(|| {
                 let own = machine.spec.configuration.health_timeout.as_deref();
@@ -175,7 +178,7 @@ impl MachineController {
                 .then(|| self.replaced(machine))
                 .flatten(),
             drain: drain
-                .filter(|_| matches!(turn, Some(Turn::Drain | Turn::InPlace)))
+                .filter(|_| matches!(turn, Some(Turn::Drain | Turn::InPlace | Turn::Preserve)))
                 .map(|(drainer, order)| drainer.look(order)),
             attachments: drain
                 .filter(|_| turn == Some(Turn::Attachments))
@@ -206,7 +209,7 @@ fn replaces(machine: &Machine) -> Option<&str> {
 }
 
 /// Whether a node may run on the server with this id.
-pub(super) fn is_node_of(provider_id: &str, node: &Node) -> bool {
+pub(crate) fn is_node_of(provider_id: &str, node: &Node) -> bool {
     let says = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default();
     !is_elsewhere(provider_id, says)
 }
@@ -276,12 +279,12 @@ pub(super) fn creation_timeout(machine: &Machine, default: Duration) -> SignedDu
         .unwrap_or_else(|| signed(default))
 }
 
-fn read(text: &str) -> Option<SignedDuration> {
+pub(super) fn read(text: &str) -> Option<SignedDuration> {
     let GoDuration(duration) = text.parse().ok()?;
     SignedDuration::try_from(duration).ok()
 }
 
-fn signed(duration: Duration) -> SignedDuration {
+pub(super) fn signed(duration: Duration) -> SignedDuration {
     SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
 }
 

@@ -1,6 +1,6 @@
 //! Puts the controller together: watches, queue, and the ears for the clouds' news.
 
-use super::{Caches, MachineController, queue};
+use super::{Caches, MachineController, nodes::LostNodes, queue};
 use crate::{
     api::{Machine, MachineClass},
     clouds::Clouds,
@@ -9,6 +9,7 @@ use crate::{
     metrics::DriverCalls,
     options::Options,
     orphans::{self, Books, Collector},
+    unmanaged::{self, Unmanaged},
 };
 use futures::{StreamExt, stream::SelectAll};
 use hostler_base::{Chance, Clock, Entropy};
@@ -189,7 +190,25 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
     let classes =
         classes.wakes(&keep_queue).wakes(&orphan_queue).wakes_others(&keep_queue, keeper.of_class());
     let secrets = secrets.wakes_others(&queue, of_secret).wakes(&keep_queue);
-    let nodes = nodes.map(|nodes| nodes.wakes_others(&queue, of_node));
+    let lost_nodes = LostNodes::default();
+    let node_queue = unmanaged::queue(&clock, &chance, &metrics);
+    let unmanaged = target.clone().map(|target| {
+        health.add_queue(&node_queue);
+        Arc::new(Unmanaged {
+            target,
+            namespace: namespace.clone(),
+            machines: caches.machines.clone(),
+            nodes: caches.nodes.clone(),
+            clock: clock.clone(),
+            creation_timeout: options.creation_timeout,
+        })
+    });
+    let machines = machines.on_change(Unmanaged::of_machine(&node_queue));
+    let nodes = nodes.map(|nodes| {
+        // What is noted there must be there when the machine is woken.
+        let nodes = nodes.on_change(lost_nodes.of_node(&known));
+        nodes.wakes_others(&queue, of_node).wakes(&node_queue)
+    });
 
     let collector = Arc::new(Collector {
         control: control.clone(),
@@ -237,6 +256,8 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         started_at,
         replacing: tokio::sync::Mutex::default(),
         frozen,
+        lost_nodes,
+        nonsense: Mutex::new(BTreeMap::new()),
         caches,
     });
     let drainable = near_nodes.as_ref().map(hostler_node::Watches::synced);
@@ -259,12 +280,18 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
                     freeze_queue.run(freezer, stop.clone()).await;
                 }
             };
+            let marking = async {
+                if let Some(unmanaged) = unmanaged {
+                    node_queue.run(unmanaged, stop.clone()).await;
+                }
+            };
             tokio::join!(
                 biased;
                 queue.run(controller.clone(), stop.clone()),
                 keep_queue.run(keeper.clone(), stop.clone()),
                 orphan_queue.run(collector, stop.clone()),
                 freezing,
+                marking,
             );
         }
         // What the last steps have to say is written too, and then everything ends with the writer.

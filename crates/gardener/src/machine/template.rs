@@ -15,7 +15,7 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity,
 };
 use kube::{
-    Api, ResourceExt,
+    Api, Resource, ResourceExt,
     api::{ObjectMeta, Patch, PatchParams},
 };
 use serde_json::{Map, Value, json};
@@ -98,6 +98,10 @@ pub(super) fn behind(
     if !wanted.is_same_as(&last) {
         annotations.insert(names::LAST_APPLIED_ANNOTATION.to_owned(), json!(wanted.render()));
     }
+    if super::is_unmanaged(node) {
+        annotations.insert(names::NOT_MANAGED_ANNOTATION.to_owned(), Value::Null);
+    }
+    let holds = !super::is_held(node) && node.meta().deletion_timestamp.is_none();
     let status = resources.and_then(|wanted| capacity(node, wanted, &mut annotations));
     let taints = taints(node, &wanted.taints, &last.taints);
     let mut metadata = Map::new();
@@ -105,6 +109,10 @@ pub(super) fn behind(
         if !texts.is_empty() {
             metadata.insert(field.to_owned(), Value::Object(texts));
         }
+    }
+    if holds {
+        // Added to what others have put there.
+        metadata.insert("finalizers".to_owned(), json!([names::NODE_FINALIZER]));
     }
     if metadata.is_empty() && taints.is_none() {
         return Behind { status, node: None };
@@ -142,7 +150,7 @@ impl MachineController {
     pub(super) async fn patch_node(&self, name: &str, patch: Value, status: bool, memory: &mut Memory) {
         let Some(target) = self.target.clone() else { return };
         let nodes: Api<Node> = Api::all(target);
-        let (patch, params) = (Patch::Merge(patch), PatchParams::default());
+        let (patch, params) = (Patch::Strategic(patch), PatchParams::default());
         let done = if status {
             memory.node_status_patched = true;
             nodes.patch_status(name, &params, &patch).await
@@ -236,8 +244,10 @@ fn amount(text: &str) -> Option<f64> {
 mod tests {
     use super::*;
 
+    /// A node that is held already.
     fn node(value: Value) -> Node {
         let mut value = value;
+        value["metadata"]["finalizers"] = json!([names::NODE_FINALIZER]);
         value["metadata"]["uid"] = json!("u");
         value["metadata"]["resourceVersion"] = json!("7");
         serde_json::from_value(value).unwrap()
@@ -329,6 +339,35 @@ mod tests {
             patch,
             json!({"metadata": {"uid": "u", "labels": {"node.gardener.cloud/machine-name": "m"}}})
         );
+    }
+
+    #[test]
+    fn a_node_is_held_while_nobody_has_deleted_it_and_is_nobodys_no_more() {
+        let of = |metadata: Value| {
+            let mut metadata = metadata;
+            metadata["labels"] = json!({"node.gardener.cloud/machine-name": "m"});
+            behind(&serde_json::from_value(json!({"metadata": metadata})).unwrap(), "m", None, None).node
+        };
+        let held = json!(["node.machine.sapcloud.io/machine-controller"]);
+        for (what, metadata, expected) in [
+            ("new", json!({}), Some(json!({"uid": null, "finalizers": held}))),
+            (
+                "held by others",
+                json!({"finalizers": ["a/b"]}),
+                Some(json!({"uid": null, "finalizers": held})),
+            ),
+            ("held", json!({"finalizers": held}), None),
+            ("going", json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), None),
+            (
+                "nobody's",
+                json!({"finalizers": held, "annotations": {"node.machine.sapcloud.io/not-managed-by-mcm": "1"}}),
+                Some(
+                    json!({"uid": null, "annotations": {"node.machine.sapcloud.io/not-managed-by-mcm": null}}),
+                ),
+            ),
+        ] {
+            assert_eq!(of(metadata).map(|patch| patch["metadata"].clone()), expected, "{what}");
+        }
     }
 
     #[test]

@@ -162,9 +162,8 @@ async fn of_a_deployment_one_machine_is_given_up_at_a_time() {
 
     // One that nobody wants to replace at once does not stand in the way.
     let kept = failed(&stage, &left).await[0];
-    let forever = json!({"status": {"currentStatus": {"preserveExpiryTime": "2099-01-01T00:00:00Z"}}});
-    let machines = Api::<Machine>::namespaced(stage.admin.clone(), NAMESPACE);
-    machines.patch_status(kept, &PatchParams::default(), &Patch::Merge(forever)).await.unwrap();
+    let now = json!({"metadata": {"annotations": {"node.machine.sapcloud.io/preserve": "now"}}});
+    stage.patch(stage.machines(), kept, now).await;
     let last = left.into_iter().find(|name| *name != kept).unwrap();
     let done = async || phase(&stage, last).await == Phase::Failed;
     let mut waited = 0;

@@ -181,6 +181,7 @@ async fn every_metric_is_there_after_machines_came_and_went() {
         "machinesafetyapiserver",
         "machinesafetyorphanvms",
         "machinetermination",
+        "node",
         "secret",
     ];
     assert_eq!(values("mcm_workqueue_adds_total", "name"), queues.map(str::to_owned).into());

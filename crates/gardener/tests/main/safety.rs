@@ -306,8 +306,12 @@ async fn health_is_watched_without_class_and_secret() {
     stage.patch(stage.secrets(), "credentials", off).await;
     stage.world.run_for(SOON).await;
     assert!(stage.classes().get_opt("small").await.unwrap().is_none());
-    stage.nodes.shutdown("m-1");
-    Api::<Node>::all(stage.admin.clone()).delete("m-1", &DeleteParams::default()).await.unwrap();
+    stage.nodes.silence("m-1");
+    stage.world.run_for(Duration::from_secs(1)).await;
+    let unwell =
+        json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "Test"}]}});
+    let (nodes, unwell) = (Api::<Node>::all(stage.admin.clone()), kube::api::Patch::Strategic(unwell));
+    nodes.patch_status("m-1", &kube::api::PatchParams::default(), &unwell).await.unwrap();
     stage.run_until_phase("m-1", Phase::Unknown, SOON).await.unwrap();
 }
 

@@ -102,7 +102,14 @@ enum Token {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Node {
     None,
-    Joined { ready: bool, cordoned: bool, labelled: bool },
+    Joined {
+        ready: bool,
+        cordoned: bool,
+        /// It has what its machine says of it, and our finalizer.
+        labelled: bool,
+        /// Somebody has deleted it.
+        going: bool,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -62,15 +62,31 @@ impl World {
                 Node::None if may_join => with("its node joins", &|world| {
                     world.actors[index].conditions_change();
                     world.actors[index].node =
-                        Node::Joined { ready: true, cordoned: false, labelled: !world.rich };
+                        Node::Joined { ready: true, cordoned: false, labelled: !world.rich, going: false };
                 }),
-                Node::Joined { ready: true, cordoned, labelled } if !up => {
+                Node::Joined { ready: true, cordoned, labelled, going } if !up => {
                     with("its node is lost", &|world| {
                         world.actors[index].conditions_change();
-                        world.actors[index].node = Node::Joined { ready: false, cordoned, labelled };
+                        world.actors[index].node = Node::Joined { ready: false, cordoned, labelled, going };
                     });
                 }
                 _ => {}
+            }
+            let owned = actor.written.as_ref().is_some_and(|written| written.node_label);
+            if let Node::Joined { ready, cordoned, labelled: true, going } = actor.node
+                && !owned
+            {
+                with("its node is nobody's and is released", &|world| {
+                    let node = Node::Joined { ready, cordoned, labelled: false, going };
+                    world.actors[index].node = if going { Node::None } else { node };
+                });
+            }
+            if let Node::Joined { ready, cordoned, labelled: true, going: false } = actor.node
+                && self.rich
+            {
+                with("a user deletes its node", &|world| {
+                    world.actors[index].node = Node::Joined { ready, cordoned, labelled: true, going: true };
+                });
             }
             let Some(written) = &actor.written else {
                 if index < self.detailed {

@@ -72,8 +72,27 @@ impl World {
                 let harmless = matches!(vm.life, Life::Failed | Life::Deleting);
                 (!harmless).then_some("a server that ran, or could, was replaced")
             }
-            Step::FindToken | Step::PatchNode(_) | Step::OnNode(_) | Step::DeleteNode if !self.has_target => {
+            Step::FindToken
+            | Step::PatchNode(_)
+            | Step::OnNode(_)
+            | Step::ReleaseNode
+            | Step::DeleteNode
+            | Step::DeleteMachine
+                if !self.has_target =>
+            {
                 Some("there is no target cluster")
+            }
+            Step::ReleaseNode if self.owned(index).any(|vm| vm.life != Life::Deleting) => {
+                Some("a node was released before its server was gone")
+            }
+            Step::RemoveFinalizer
+                if written.node_label
+                    && matches!(self.actors[index].node, Node::Joined { labelled: true, .. }) =>
+            {
+                Some("a machine went and its node is held back for ever")
+            }
+            Step::DeleteMachine if !matches!(self.actors[index].node, Node::Joined { going: true, .. }) => {
+                Some("a machine was deleted whose node was not")
             }
             Step::DeleteServer(_) if !written.node_label && self.has_target => {
                 Some("a server was deleted before its node had a name")
@@ -197,13 +216,37 @@ impl World {
                 }
             }
             Step::RecordConditions => written.recorded = true,
-            Step::OnNode(_) => actor.node = Node::Joined { ready: true, cordoned: true, labelled: true },
-            Step::DeleteServer(_) => *memory = Memory::default(),
-            Step::DeleteNode => actor.node = Node::None,
-            Step::RemoveFinalizer => actor.written = None,
-            // No node of this world is updated in place.
-            Step::SetInPlace(..) | Step::Wait { .. } | Step::TryAgain { .. } | Step::Rest(_) | Step::Done => {
+            Step::OnNode(_) => {
+                if let Node::Joined { cordoned, .. } = &mut actor.node {
+                    *cordoned = true;
+                }
             }
+            Step::ReleaseNode => {
+                if let Node::Joined { ready, cordoned, going, .. } = actor.node {
+                    let node = Node::Joined { ready, cordoned, labelled: false, going };
+                    actor.node = if going { Node::None } else { node };
+                }
+            }
+            Step::DeleteMachine => {
+                written.deleting = true;
+                *memory = Memory::default();
+            }
+            Step::DeleteServer(_) => *memory = Memory::default(),
+            Step::DeleteNode => match &mut actor.node {
+                Node::Joined { labelled: true, going, .. } => *going = true,
+                node => *node = Node::None,
+            },
+            Step::RemoveFinalizer => actor.written = None,
+            // No node of this world is updated in place, and no machine kept.
+            Step::SetInPlace(..)
+            | Step::KeepUntil(_)
+            | Step::NotePreserve(_)
+            | Step::SetPreserved(_)
+            | Step::ChangeNode(_)
+            | Step::Wait { .. }
+            | Step::TryAgain { .. }
+            | Step::Rest(_)
+            | Step::Done => {}
         }
     }
 }

@@ -1,7 +1,9 @@
 //! What a machine's controller sees of the world.
 
 use super::{Actor, Age, Life, Node, Token, Written};
-use crate::life::{AttemptMark, Behind, NodeView, Observed, OwnToken, Sightings, TokenSeen, Tried, node};
+use crate::life::{
+    AttemptMark, Behind, NodeView, Observed, OwnToken, Preserve, Sightings, TokenSeen, Tried, node,
+};
 use hostler_driver::{
     Attempt, Code, Evidence, Failure, Finding, Found, How, Identity, Machine as Server, Marks, ProviderId,
     Recognition, State,
@@ -143,15 +145,25 @@ impl Actor {
             node: match self.node {
                 _ if !written.node_label => None,
                 Node::None => None,
-                Node::Joined { ready, labelled, .. } => {
+                Node::Joined { ready, labelled, going, .. } => {
                     let behind = Behind { status: None, node: (!labelled).then(|| "label it".into()) };
                     let recorded = written.recorded;
-                    Some(NodeView { name: "m".into(), ready, behind, recorded, ..NodeView::default() })
+                    Some(NodeView {
+                        name: "m".into(),
+                        ready,
+                        behind,
+                        recorded,
+                        held: labelled,
+                        going,
+                        ..NodeView::default()
+                    })
                 }
             },
+            node_lost: false,
             node_on: None,
             health_timeout: Some(SignedDuration::from_mins(10)),
             in_place_timeout: SignedDuration::from_mins(20),
+            preserve: Preserve::default(),
             replaced: None,
             drain: written.node_label.then_some(match self.node {
                 Node::Joined { cordoned: false, .. } => node::Step::Act(node::Act::Cordon),
