@@ -1,6 +1,9 @@
 //! How the binary starts, ends and refuses to start.
 
-use crate::playground::{Directory, Playground, Process, hostler, wait_for};
+use crate::{
+    kubectl::with_each_kubectl,
+    playground::{Directory, Playground, Process, hostler, wait_for},
+};
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api, Client, Config,
@@ -285,4 +288,32 @@ fn the_version_is_told() {
         String::from_utf8(output.stdout).unwrap(),
         concat!("hostler ", env!("CARGO_PKG_VERSION"), "\n")
     );
+}
+
+/// The commands in a text, without what is said about them.
+fn kubectl_lines(text: &str) -> Vec<&str> {
+    let lines = text.lines().filter_map(|line| line.trim().strip_prefix("kubectl "));
+    lines.map(|line| line.split('#').next().unwrap_or_default().trim()).collect()
+}
+
+#[test]
+fn what_it_says_to_try_works_and_the_readme_says_the_same() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    with_each_kubectl(|kubectl| {
+        kubectl.wait_for_nodes();
+        let said = kubectl.playground.process.stdout();
+        let tried = kubectl_lines(&said);
+        assert!(tried.len() >= 9, "{said}");
+        for line in kubectl_lines(&readme) {
+            assert!(tried.contains(&line), "the README tries {line:?}, the playground does not tell of it");
+        }
+        let samples = root.join("samples");
+        for line in tried {
+            // Whoever watches goes on for ever.
+            let words = line.split_whitespace().filter(|word| *word != "-w");
+            let words = words.map(|word| if word == "samples/" { samples.to_str().unwrap() } else { word });
+            kubectl.run(&words.collect::<Vec<_>>());
+        }
+    });
 }
