@@ -27,7 +27,7 @@ pub use fence::{Fence, Fenced};
 pub use health::Health;
 pub use key::Key;
 pub use lease::{Election, LeaseOptions, Led};
-pub use metrics::{Metrics, QueueName};
+pub use metrics::{Metrics, QueueName, durations};
 pub use queue::{Drained, LAST_RUNS, Lane, Outcome, Queue, QueueOptions, Reconciler, Run, Trouble};
 pub use waiting::Wait;
 pub use watch::{Cache, Change, Vitals, Watch, WatchOptions};

@@ -293,8 +293,8 @@ impl Metrics {
     }
 }
 
-/// From five milliseconds to about three minutes.
-fn durations() -> Histogram {
+/// How long calls and runs take: from five milliseconds to about three minutes.
+pub fn durations() -> Histogram {
     Histogram::new(exponential_buckets(0.005, 2.0, 16))
 }
 

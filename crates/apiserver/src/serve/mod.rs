@@ -1,7 +1,8 @@
 //! The HTTPS listener: for kubectl and other processes on this machine.
 //!
 //! Whoever comes in has to speak TLS within a few seconds, send its request without dawdling, and read what
-//! it asked for; what does not is cut off. What is more than can be answered at once is to come again. Requests that a web page made are refused whatever they carry.
+//! it asked for; what does not is cut off. What is more than can be answered at once is to come again. Requests
+//! that a web page made are refused whatever they carry.
 
 mod certificates;
 mod kubeconfig;

@@ -53,6 +53,13 @@ fn a_process_ends_with_its_owner_and_its_children_with_it() {
     wait_for("nothing is left", || processes(&mark).is_empty());
 }
 
+/// Gives what the command lines of everything in this directory have in them.
+fn until_the_api_server_runs(home: &Path) -> String {
+    let mark = home.to_string_lossy().into_owned();
+    wait_for("the API server runs", || processes(&mark).iter().any(|line| line.contains("kube-apiserver")));
+    mark
+}
+
 fn start_plane(home: &Path, input: Stdio) -> std::process::Child {
     let up = Command::new(supervisor())
         .args(["up", "--bare", "--until-eof", "--dir"])
@@ -61,8 +68,7 @@ fn start_plane(home: &Path, input: Stdio) -> std::process::Child {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let mark = home.to_string_lossy().into_owned();
-    wait_for("the API server runs", || processes(&mark).iter().any(|line| line.contains("kube-apiserver")));
+    let mark = until_the_api_server_runs(home);
     for part in ["supervise", "etcd"] {
         assert!(processes(&mark).iter().any(|process| process.contains(part)));
     }
@@ -101,8 +107,7 @@ fn ctrl_c_ends_a_control_plane_and_all_that_belongs_to_it() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let mark = home.to_string_lossy().into_owned();
-    wait_for("the API server runs", || processes(&mark).iter().any(|line| line.contains("kube-apiserver")));
+    let mark = until_the_api_server_runs(&home);
     assert!(Command::new("kill").args(["-INT", &up.id().to_string()]).status().unwrap().success());
     assert!(up.wait().unwrap().success());
     wait_for("nothing is left", || processes(&mark).is_empty());
@@ -121,8 +126,7 @@ fn a_control_plane_ends_with_the_shell_that_started_it() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let mark = home.to_string_lossy().into_owned();
-    wait_for("the API server runs", || processes(&mark).iter().any(|line| line.contains("kube-apiserver")));
+    let mark = until_the_api_server_runs(&home);
     shell.kill().unwrap();
     shell.wait().unwrap();
     wait_for("nothing is left", || processes(&mark).is_empty());

@@ -1,14 +1,11 @@
 //! What a driver is asked for, by the names that Gardener's contract for drivers has for it.
 
 use hostler_base::Clock;
+use hostler_controller::durations;
 use hostler_driver::Failure;
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{
-        counter::Counter,
-        family::Family,
-        histogram::{Histogram, exponential_buckets},
-    },
+    metrics::{counter::Counter, family::Family, histogram::Histogram},
 };
 
 /// A method of Gardener's contract.
@@ -96,9 +93,4 @@ impl DriverCalls {
         }
         result
     }
-}
-
-/// From five milliseconds to about three minutes.
-fn durations() -> Histogram {
-    Histogram::new(exponential_buckets(0.005, 2.0, 16))
 }
