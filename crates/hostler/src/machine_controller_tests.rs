@@ -1,8 +1,10 @@
 use super::*;
 use clap::{Command, FromArgMatches};
+use hostler_gardener::sets::SetOptions;
+use serde_json::{Value, json};
 
 /// The flags of Gardener's provider binaries, with their defaults.
-const FLAGS: [(&str, &str); 36] = [
+const FLAGS: [(&str, &str); 40] = [
     ("port", "10259"),
     ("address", "0.0.0.0"),
     ("namespace", "default"),
@@ -39,6 +41,11 @@ const FLAGS: [(&str, &str); 36] = [
     ("v", "0"),
     ("vmodule", ""),
     ("log-flush-frequency", "5s"),
+    // Those of the manager that --with-machine-sets takes the place of.
+    ("safety-up", "2"),
+    ("safety-down", "1"),
+    ("machine-safety-overshooting-period", "1m"),
+    ("autoscaler-scaledown-annotation-during-rollout", "true"),
 ];
 
 #[test]
@@ -73,6 +80,65 @@ fn every_flag_of_gardeners_provider_binaries_is_there_with_its_default() {
 #[test]
 fn without_flags_everything_is_as_the_library_has_it() {
     assert_eq!(parsed(&[]).chosen(), hostler_gardener::Options::default());
+    assert_eq!(parsed(&[]).sets.chosen(), SetOptions::default());
+}
+
+#[test]
+fn machine_sets_are_looked_after_only_where_that_is_wanted() {
+    for (flags, expected) in [
+        (&[][..], false),
+        (&["--with-machine-sets"], true),
+        (&["--with-machine-sets=true"], true),
+        (&["--with-machine-sets=false"], false),
+    ] {
+        assert_eq!(parsed(flags).sets.with_machine_sets, expected, "{flags:?}");
+    }
+}
+
+/// The objects of a file in `deploy/gardener`.
+fn deployed(file: &str) -> Vec<Value> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/gardener").join(file);
+    serde_saphyr::from_multiple(&fs::read_to_string(file).unwrap()).unwrap()
+}
+
+#[test]
+fn the_deployment_has_arguments_that_are_taken() {
+    let deployment = &deployed("deployment.yaml")[0];
+    let pod = &deployment["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    let arguments: Vec<&str> =
+        container["args"].as_array().unwrap().iter().map(|argument| argument.as_str().unwrap()).collect();
+    let options = parsed(&arguments);
+    options.check().unwrap();
+    assert_eq!(json!(options.namespace), deployment["metadata"]["namespace"]);
+    for port in [
+        &container["ports"][0]["containerPort"],
+        &container["livenessProbe"]["httpGet"]["port"],
+        &container["readinessProbe"]["httpGet"]["port"],
+    ] {
+        assert_eq!(*port, json!(options.port));
+    }
+    let mounted: Vec<&str> = container["volumeMounts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|one| one["mountPath"].as_str())
+        .collect();
+    let kubeconfig = Path::new(&options.target_kubeconfig);
+    assert_eq!(Some(mounted[0]), kubeconfig.parent().and_then(Path::to_str));
+    assert!(mounted[1].starts_with("/etc/ssl/certs/"), "{mounted:?}");
+
+    let accounts = deployed("control-cluster.yaml").into_iter().filter(|one| one["kind"] == "ServiceAccount");
+    let accounts: Vec<Value> = accounts.map(|account| account["metadata"]["name"].clone()).collect();
+    assert_eq!(accounts, [pod["serviceAccountName"].clone()]);
+    let grace = Duration::from_secs(pod["terminationGracePeriodSeconds"].as_u64().unwrap());
+    assert!(FAREWELL < grace);
+    let image = container["image"].as_str().unwrap();
+    assert_eq!(
+        image,
+        concat!("localhost/hostler:", env!("CARGO_PKG_VERSION")),
+        "what `cargo xtask image` makes"
+    );
 }
 
 #[test]
@@ -127,6 +193,14 @@ fn each_flag_is_heeded() {
         "--min-resync-period=7s",
     ] {
         assert_ne!(parsed(&[flag]).chosen(), defaults, "{flag}");
+    }
+    for flag in [
+        "--safety-up=7",
+        "--safety-down=7",
+        "--machine-safety-overshooting-period=7s",
+        "--autoscaler-scaledown-annotation-during-rollout=false",
+    ] {
+        assert_ne!(parsed(&[flag]).sets.chosen(), SetOptions::default(), "{flag}");
     }
 }
 

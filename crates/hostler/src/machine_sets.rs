@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 #[group(id = "machine-sets")]
 pub struct Options {
     /// Looks after MachineSets and MachineDeployments too, in place of Gardener's machine-controller-manager.
-    #[arg(long)]
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     pub with_machine_sets: bool,
     /// So many machines more than allowed, and a MachineSet makes no more.
     #[arg(long, default_value_t = 2, value_name = "MACHINES", value_parser = clap::value_parser!(i32).range(0..))]

@@ -27,9 +27,11 @@ const SETS_DEPLOYED: &str = "../../deploy/gardener-machine-sets";
 /// What Gardener gives its sidecar.
 const SIDECAR: &str = "../gardener/tests/sidecar";
 
+/// The rights among the objects of a directory, and who has them. Who works with them is started here.
 fn manifests(directory: &str) -> Vec<Value> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
-    hostler_control_plane::manifests::read(&directory).unwrap()
+    let all = hostler_control_plane::manifests::read(&directory).unwrap();
+    all.into_iter().filter(|object| object["kind"] != "Deployment").collect()
 }
 
 /// Applies manifests, made for this namespace: what is for the target cluster gets an account of its own, so

@@ -29,7 +29,7 @@ pub const LEASE: &str = "machine-controller-manager";
 const GATHER: Duration = Duration::from_millis(100);
 
 /// What may be chosen.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetOptions {
     /// So many machines more than allowed, and a MachineSet makes no more.
     pub safety_up: i32,

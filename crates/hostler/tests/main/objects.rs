@@ -4,6 +4,7 @@ use crate::{
     kubectl::{columns, with_each_kubectl},
     playground::wait_for,
 };
+use std::path::Path;
 
 #[test]
 fn what_can_be_had_is_told() {
@@ -165,5 +166,21 @@ fn the_definitions_that_are_printed_can_be_applied() {
         let file = kubectl.manifest("crds.yaml", &String::from_utf8(printed).unwrap());
         let said = kubectl.run(&["replace", "-f", &file]);
         assert_eq!(said.lines().filter(|line| line.ends_with(" replaced")).count(), 4, "{said}");
+    });
+}
+
+#[test]
+fn the_manifests_of_deploy_are_applied_as_they_are() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+    with_each_kubectl(|kubectl| {
+        for (directory, count) in [("gardener", 8), ("gardener-machine-sets", 4)] {
+            let directory = root.join(directory);
+            let apply = ["apply", "-f", directory.to_str().unwrap()];
+            for word in [" created", " unchanged"] {
+                let said = kubectl.run(&apply);
+                assert_eq!(said.lines().filter(|line| line.ends_with(word)).count(), count, "{said}");
+            }
+        }
+        kubectl.run(&["rollout", "status", "deployment/machine-controller", &crate::kubectl::limit()]);
     });
 }
