@@ -33,6 +33,8 @@ mod replace;
 mod rights;
 #[path = "main/safety.rs"]
 mod safety;
+#[path = "main/samples.rs"]
+mod samples;
 #[path = "main/sets.rs"]
 mod sets;
 #[path = "main/sets_sweep.rs"]
@@ -41,5 +43,7 @@ mod sets_sweep;
 mod sweep;
 #[path = "main/template.rs"]
 mod template;
+#[path = "main/thrift.rs"]
+mod thrift;
 #[path = "main/tokens.rs"]
 mod tokens;

@@ -58,7 +58,7 @@ pub async fn run(cloud: Cloud) -> anyhow::Result<()> {
     let Cloud::Stackit(options) = cloud;
     let settings = options.settings()?;
     let mut stop = StopSignals::listen()?;
-    let (listener, address) = listen(options.listen).await?;
+    let (listener, address) = listen("--listen", options.listen).await?;
     let chance = options.seed.map_or_else(Chance::from_entropy, Chance::from_seed);
     let cloud = Stackit::new(settings, Clock::system(), chance);
     for fault in options.fault {

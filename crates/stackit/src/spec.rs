@@ -268,6 +268,85 @@ mod tests {
     }
 
     #[test]
+    fn the_full_sample_names_every_field_and_is_taken() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../samples/machine-class-full.yaml");
+        let text = std::fs::read_to_string(file).unwrap();
+        let class: Value = serde_saphyr::from_str(&text).unwrap();
+        let spec = ProviderSpec::parse(&class["providerSpec"]).unwrap();
+        with(&Defaults::default(), ApiVersion::V2, |setting| {
+            let order = order("m", class["metadata"]["name"].as_str().unwrap());
+            spec.check(&order, setting).unwrap();
+        });
+        assert_eq!(spec.check_count(2), Ok(()), "it is for any number of machines");
+        // One that is added is missed here.
+        let ProviderSpec {
+            region,
+            machine_type,
+            image_id,
+            labels,
+            networking,
+            allowed_addresses,
+            security_groups,
+            user_data,
+            boot_volume,
+            volumes,
+            keypair_name,
+            availability_zone,
+            affinity_group,
+            service_account_mails,
+            agent,
+            metadata,
+        } = spec;
+        let BootVolume { id: _, delete_on_termination, performance_class, size, source } =
+            boot_volume.unwrap();
+        let NetworkingSpec { network_id, nic_ids } = networking.unwrap();
+        let given = [
+            ("region", !region.is_empty()),
+            ("machineType", !machine_type.is_empty()),
+            ("labels", !labels.is_empty()),
+            ("networkId", !network_id.is_empty()),
+            ("allowedAddresses", !allowed_addresses.is_empty()),
+            ("securityGroups", !security_groups.is_empty()),
+            ("userData", user_data.is_some()),
+            ("deleteOnTermination", delete_on_termination.is_some()),
+            ("performanceClass", performance_class.is_some()),
+            ("size", size.is_some()),
+            ("source", source.is_some()),
+            ("keypairName", !keypair_name.is_empty()),
+            ("availabilityZone", !availability_zone.is_empty()),
+            ("affinityGroup", !affinity_group.is_empty()),
+            ("serviceAccountMails", !service_account_mails.is_empty()),
+            ("provisioned", agent.is_some_and(|agent| agent.provisioned.is_some())),
+            ("metadata", metadata.is_some_and(|metadata| !metadata.is_empty())),
+        ];
+        for (field, is_given) in given {
+            assert!(is_given, "{field} is not in the sample");
+        }
+        // What excludes something else, or is for one machine only, is there as a comment.
+        for (field, is_given) in [
+            ("imageId", !image_id.is_empty()),
+            ("nicIds", !nic_ids.is_empty()),
+            ("volumes", !volumes.is_empty()),
+        ] {
+            assert!(
+                !is_given && text.contains(&format!("# {field}: ")),
+                "{field} is not told of in the sample"
+            );
+        }
+        for field in ["secretRef", "credentialsSecretRef"] {
+            assert!(class[field]["name"].is_string(), "{field}");
+        }
+        let node = &class["nodeTemplate"];
+        for field in ["instanceType", "region", "zone", "architecture"] {
+            assert!(node[field].is_string(), "nodeTemplate.{field}");
+        }
+        for resource in ["cpu", "gpu", "memory"] {
+            assert!(node["capacity"][resource].is_string(), "nodeTemplate.capacity.{resource}");
+        }
+        assert!(node["virtualCapacity"].is_object());
+    }
+
+    #[test]
     fn the_secret_fills_what_the_spec_leaves_open() {
         let own = json!({"networkId": ID});
         let nics = json!({"nicIds": [ID]});

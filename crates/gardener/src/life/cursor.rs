@@ -65,6 +65,15 @@ mod tests {
                 "No node object found for \"n\", continuing deletion flow. Initiate machine object finalizer removal",
                 Cursor::RemoveFinalizer,
             ),
+            // What a cloud says may lead back to a step that was taken, never past one that was not.
+            (
+                "VM deletion failed due to - Initiate machine object finalizer removal. Aborting operation. Initiate VM deletion",
+                Cursor::DeleteVm,
+            ),
+            (
+                "VM deletion failed due to - Initiate node drain. Aborting operation. Initiate VM deletion",
+                Cursor::Drain,
+            ),
         ];
         for (description, cursor) in cases {
             assert_eq!(Cursor::read(description), cursor, "{description}");

@@ -171,6 +171,25 @@ async fn a_machine_that_was_torn_out_of_its_finalizer_leaves_no_server() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_machine_of_which_a_go_controller_has_found_several_servers_is_looked_at_soon() {
+    let mut scene = Scene::new(Plan::seeded(12), Settings::default()).await;
+    scene.stage.start_controller_with(&options(|orphans| {
+        orphans.grace = Duration::from_secs(30);
+        orphans.period = Duration::from_hours(12);
+    }));
+    scene.stage.world.run_for(Duration::from_mins(1)).await;
+    let second = plant(&scene.stage, "m-2", "small", CLUSTER);
+    scene.observe();
+    scene.stage.world.run_for(Duration::from_mins(30)).await;
+    assert!(scene.has(&second), "nobody had a reason to look");
+    let said = json!({"status": {"lastOperation": {"type": "Create", "state": "Failed",
+        "description": "Cloud provider message - machine codes error: code = [OutOfRange] message = [two servers]"}}});
+    let machines = Api::<Machine>::namespaced(scene.stage.admin.clone(), NAMESPACE);
+    machines.patch_status("m-2", &PatchParams::default(), &Patch::Merge(said)).await.unwrap();
+    scene.run_until_gone(&second, Duration::from_mins(2)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dry_run_only_tells() {
     let mut scene = Scene::new(Plan::seeded(3), Settings::default()).await;
     let lost = plant(&scene.stage, "lost-1", "small", CLUSTER);

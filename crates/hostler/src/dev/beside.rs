@@ -1,6 +1,6 @@
 //! The world around an API server that is not ours: nodes, a cloud and the controllers join a real cluster.
 
-use super::{FAREWELL, install_definitions, populate, until_stopped, what_to_try};
+use super::{CloudDoor, FAREWELL, Options, install_definitions, populate, until_stopped, what_to_try};
 use crate::{kubeconfig::Cluster, stop::StopSignals};
 use anyhow::Context;
 use hostler_base::{Chance, Clock};
@@ -11,8 +11,9 @@ use std::{
     path::{Path, absolute},
 };
 
-pub async fn run(kubeconfig: &Path, with_machine_sets: bool) -> anyhow::Result<()> {
+pub async fn run(kubeconfig: &Path, options: &Options) -> anyhow::Result<()> {
     let mut stop = StopSignals::listen()?;
+    let cloud = CloudDoor::open(options.stackit).await?;
     let shown = kubeconfig.display();
     let kubeconfig = absolute(kubeconfig).with_context(|| format!("{shown} is no file name"))?;
     let config = crate::kubeconfig::cluster(&kubeconfig).await?;
@@ -29,13 +30,14 @@ pub async fn run(kubeconfig: &Path, with_machine_sets: bool) -> anyhow::Result<(
             installed.with_context(|| format!("{address}, where {shown} leads"))?;
         }
     }
-    populate(&mut world, with_machine_sets);
+    let stackit = populate(&mut world, options.with_machine_sets);
+    let cloud = cloud.lead_to(stackit, &mut world);
     // Without a reader of these lines the world is there all the same.
     let _ = writeln!(
         io::stdout(),
         "Hostler is ready beside the Kubernetes API at {address}, with hollow nodes and a simulated STACKIT.
 
-{}
+{cloud}{}
 Ctrl-C ends it; what it has made in the cluster stays there.",
         what_to_try(&kubeconfig)
     );

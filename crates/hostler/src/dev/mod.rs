@@ -53,11 +53,15 @@ pub struct Options {
     /// Beside a cluster: looks after MachineSets and MachineDeployments too. Only where Gardener's manager does not.
     #[arg(long, requires = "beside")]
     with_machine_sets: bool,
+    /// Serves the simulated STACKIT there too, over plain HTTP and without a token, to look into it and to break it; port
+    /// 0 picks a free one.
+    #[arg(long, value_name = "ADDR")]
+    stackit: Option<SocketAddr>,
 }
 
 pub async fn run(options: Options) -> anyhow::Result<()> {
     match &options.beside {
-        Some(kubeconfig) => beside::run(kubeconfig, options.with_machine_sets).await,
+        Some(kubeconfig) => beside::run(kubeconfig, &options).await,
         None => run_embedded(options).await,
     }
 }
@@ -65,19 +69,21 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
 async fn run_embedded(options: Options) -> anyhow::Result<()> {
     let mut stop = StopSignals::listen()?;
     let claim = kubeconfig::Claim::on(&options.kubeconfig)?;
-    let (listener, address) = listen(options.listen).await?;
+    let (listener, address) = listen("--listen", options.listen).await?;
+    let cloud = CloudDoor::open(options.stackit).await?;
     let clock = Clock::system();
     let certificates = Certificates::generate(&[address.ip()], clock.now())?;
     let token = entropy::system().text(b"0123456789abcdef", 64).context("there is no token for the API")?;
     let token = SecretString::from(token);
-    let mut world = start_world(clock, token.clone(), &certificates.ca_pem).await?;
+    let (mut world, stackit) = start_world(clock, token.clone(), &certificates.ca_pem).await?;
+    let cloud = cloud.lead_to(stackit, &mut world);
 
     let api = world.api().cloned().context("a world without an API server")?;
     let shutdown = world.shutdown().clone();
     let text = serve::kubeconfig(reachable(address), &certificates.ca_pem, &token);
     let serving = tokio::spawn(async move { serve::serve(&api, listener, &certificates, shutdown).await });
     let written = claim.write(&text)?;
-    greet(address, written.path());
+    greet(address, &cloud, written.path());
     until_stopped(&mut world, &mut stop).await?;
     drop(written);
     let farewell = async {
@@ -104,17 +110,17 @@ async fn until_stopped(world: &mut World, stop: &mut StopSignals) -> anyhow::Res
     Ok(())
 }
 
-/// Listens, and says in one sentence why it cannot.
-pub async fn listen(wanted: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
+/// Listens where this flag says, and says in one sentence why it cannot.
+pub async fn listen(flag: &str, wanted: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind(wanted).await.map_err(|error| match error.kind() {
         ErrorKind::AddrInUse => anyhow!(
-            "{wanted} is taken: stop what listens there, or give another address with --listen (port 0 picks a free one)"
+            "{wanted} is taken: stop what listens there, or give another address with {flag} (port 0 picks a free one)"
         ),
         ErrorKind::PermissionDenied => {
-            anyhow!("{wanted} may not be used: give a port above 1023 with --listen")
+            anyhow!("{wanted} may not be used: give a port above 1023 with {flag}")
         }
         ErrorKind::AddrNotAvailable => {
-            anyhow!("{wanted} is no address of this machine: give another one with --listen")
+            anyhow!("{wanted} is no address of this machine: give another one with {flag}")
         }
         _ => anyhow!("{wanted} cannot be listened on: {error}"),
     })?;
@@ -134,7 +140,25 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     }
 }
 
-async fn start_world(clock: Clock, token: SecretString, ca_pem: &str) -> anyhow::Result<World> {
+/// The way into the simulated cloud for other processes, if somebody wants one.
+struct CloudDoor(Option<(TcpListener, SocketAddr)>);
+
+impl CloudDoor {
+    async fn open(wanted: Option<SocketAddr>) -> anyhow::Result<Self> {
+        let Some(wanted) = wanted else { return Ok(Self(None)) };
+        Ok(Self(Some(listen("--stackit", wanted).await?)))
+    }
+
+    /// Serves the cloud as long as the world is there, and gives what people are told about it.
+    fn lead_to(self, cloud: Stackit, world: &mut World) -> String {
+        let Some((listener, address)) = self.0 else { return String::new() };
+        world.add_background(cloud.serve(listener));
+        let url = format!("http://{}", reachable(address));
+        format!("The simulated STACKIT is at {url}\nWhat is in it: curl {url}/_sim/state\n\n")
+    }
+}
+
+async fn start_world(clock: Clock, token: SecretString, ca_pem: &str) -> anyhow::Result<(World, Stackit)> {
     let chance = Chance::from_entropy();
     let mut options = hostler_apiserver::Options::new(clock, chance.split("kubernetes"), entropy::system());
     options.users.push((token, ApiServer::admin()));
@@ -147,8 +171,8 @@ async fn start_world(clock: Clock, token: SecretString, ca_pem: &str) -> anyhow:
         pod_garbage_period: Duration::from_secs(1),
         ..hostler_cluster::Options::all()
     });
-    populate(&mut world, true);
-    Ok(world)
+    let cloud = populate(&mut world, true);
+    Ok((world, cloud))
 }
 
 /// Definitions that are there already stay as they are.
@@ -189,16 +213,17 @@ async fn are_told_of(client: &Client, definitions: &[CustomResourceDefinition]) 
     }))
 }
 
-/// Nodes, a cloud and the controllers.
-fn populate(world: &mut World, with_machine_sets: bool) {
+/// Nodes, a cloud and the controllers; gives the cloud.
+fn populate(world: &mut World, with_machine_sets: bool) -> Stackit {
     let nodes = world.start_hollow_nodes();
     boot_nodes(&nodes);
-    start_stackit(world, nodes);
+    let cloud = start_stackit(world, nodes);
     world.start_agents(AgentSettings::default());
     world.start("machine-controller", |context| Box::pin(controllers::machine_controller(context)));
     if with_machine_sets {
         world.start("machine-sets", |context| Box::pin(controllers::machine_sets(context)));
     }
+    cloud
 }
 
 fn boot_nodes(nodes: &HollowNodes) {
@@ -210,7 +235,7 @@ fn boot_nodes(nodes: &HollowNodes) {
     }
 }
 
-fn start_stackit(world: &mut World, nodes: HollowNodes) {
+fn start_stackit(world: &mut World, nodes: HollowNodes) -> Stackit {
     let settings = Settings {
         boot_time: Duration::from_millis(500),
         delete_time: Duration::from_millis(500),
@@ -219,16 +244,17 @@ fn start_stackit(world: &mut World, nodes: HollowNodes) {
     };
     let cloud = Stackit::new(settings, world.clock().clone(), world.chance(controllers::STACKIT));
     world.add_cloud(controllers::STACKIT, Stackit::paths(), cloud.router());
-    world.add_background(cloud.drive(nodes));
+    world.add_background(cloud.clone().drive(nodes));
+    cloud
 }
 
-fn greet(address: SocketAddr, kubeconfig: &Path) {
+fn greet(address: SocketAddr, cloud: &str, kubeconfig: &Path) {
     // Without a reader of these lines the world is there all the same.
     let _ = writeln!(
         io::stdout(),
         "Hostler is ready: a Kubernetes API at https://{address} with {NODES} nodes and a simulated STACKIT.
 
-{}
+{cloud}{}
 Ctrl-C ends it; nothing is kept.",
         what_to_try(kubeconfig)
     );
@@ -240,7 +266,7 @@ fn what_to_try(kubeconfig: &Path) -> String {
         "In another terminal:
   export KUBECONFIG={kubeconfig}
   kubectl get nodes
-  kubectl apply -f samples/                  # a MachineClass, a Machine, a set and a deployment of them
+  kubectl apply -f samples/                  # two MachineClasses, a Machine, a set and a deployment of them
   kubectl get machines -w                    # each becomes a server and a node
   kubectl scale machinedeployment pool --replicas=5
   kubectl create deployment web --image=x --replicas=20

@@ -1,5 +1,7 @@
 //! A running `hostler dev` with a directory of its own, on the embedded API server or beside a real one.
 
+use crate::machine_controller::ask;
+use serde_json::Value;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -154,7 +156,7 @@ pub struct Playground {
 
 impl Playground {
     pub fn start() -> Self {
-        Self::start_with(&[])
+        Self::start_with(&["--stackit", "127.0.0.1:0"])
     }
 
     /// The same beside a real control plane, which this program starts.
@@ -166,7 +168,7 @@ impl Playground {
         plane.ends_by_itself = true;
         plane.wait_to_say("export KUBECONFIG=");
         let kubeconfig = directory.file("control-plane/admin.kubeconfig");
-        let mut command = hostler(&["dev", "--with-machine-sets", "--beside"]);
+        let mut command = hostler(&["dev", "--with-machine-sets", "--stackit", "127.0.0.1:0", "--beside"]);
         command.arg(&kubeconfig);
         let mut process = Process::start(&directory, "hostler", command);
         process.wait_to_say("Hostler is ready");
@@ -175,6 +177,18 @@ impl Playground {
 
     pub fn is_beside(&self) -> bool {
         self.control_plane.is_some()
+    }
+
+    /// What is in the simulated cloud: `servers`, `volumes` and `nics`.
+    pub fn cloud(&self) -> Value {
+        let port = wait_for("it says where the cloud is", || {
+            let said = self.process.stdout();
+            let (_, rest) = said.split_once("The simulated STACKIT is at http://127.0.0.1:")?;
+            rest.split_once('\n')?.0.parse().ok()
+        });
+        let (status, state) = ask(port, "/_sim/state").unwrap();
+        assert_eq!(status, 200, "{state}");
+        serde_json::from_str(&state).unwrap()
     }
 
     pub fn start_with(more: &[&str]) -> Self {

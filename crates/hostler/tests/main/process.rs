@@ -104,6 +104,10 @@ fn a_taken_port_is_told() {
 
     let said = refusal(&directory, hostler(&["sim", "stackit", "--listen", &address]));
     assert!(said.starts_with(&format!("{address} is taken: ")), "{said}");
+    let mut command = dev("127.0.0.1:0", &directory.file("kubeconfig"));
+    command.args(["--stackit", &address]);
+    let said = refusal(&directory, command);
+    assert!(said.starts_with(&format!("{address} is taken: ")) && said.contains("--stackit"), "{said}");
 }
 
 #[test]

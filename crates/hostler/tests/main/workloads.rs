@@ -4,6 +4,7 @@ use crate::{
     kubectl::{columns, samples, with_each_kubectl},
     playground::wait_for,
 };
+use serde_json::json;
 use std::collections::BTreeSet;
 
 #[test]
@@ -69,6 +70,7 @@ fn the_samples_become_a_node_and_go_in_one_go() {
         let said = kubectl.run(&["apply", "-f", samples]);
         for object in [
             "secret/stackit",
+            "machineclass.machine.sapcloud.io/full",
             "machineclass.machine.sapcloud.io/small",
             "machine.machine.sapcloud.io/machine-1",
             "machineset.machine.sapcloud.io/set",
@@ -100,15 +102,32 @@ fn the_samples_become_a_node_and_go_in_one_go() {
         let lines: Vec<Vec<&str>> = table.lines().map(columns).collect();
         assert_eq!(lines[0][..5], ["NAME", "READY", "DESIRED", "UP-TO-DATE", "AVAILABLE"]);
         assert_eq!(lines[1][..5], ["pool", "4", "4", "4", "4"]);
-        kubectl.run(&["scale", "mcd/pool", "--replicas=1"]);
-        kubectl.run(&["wait", "mcd/pool", "--for=jsonpath={.status.replicas}=1", limit]);
+        kubectl.run(&["scale", "mcd/pool", "--replicas=2"]);
+        kubectl.run(&["wait", "mcd/pool", "--for=jsonpath={.status.replicas}=2", limit]);
+
+        // Another annotation in the template: the machines are exchanged.
+        let rolled = r#"{"spec":{"template":{"metadata":{"annotations":{"rolled":"yes"}}}}}"#;
+        kubectl.run(&["patch", "mcd/pool", "--type=merge", "-p", rolled]);
+        wait_for("all machines are of the new template", || {
+            let all = "jsonpath={range .items[*]}{.metadata.annotations.rolled},{end}";
+            let marks = kubectl.run(&["get", "machines", "-l", "pool=pool", "-o", all]);
+            (marks == "yes,yes,").then_some(())
+        });
+        kubectl.run(&["wait", "mcd/pool", "--for=jsonpath={.status.updatedReplicas}=2", limit]);
+        kubectl.run(&["wait", "mcd/pool", &available(2), limit]);
+        let there = kubectl.playground.cloud();
+        assert_eq!(there["servers"].as_array().map(Vec::len), Some(5), "{there}");
 
         // All at once: what a Machine needs in order to go stays until it is gone.
         let said = kubectl.run(&["delete", "-f", samples, limit]);
-        assert_eq!(said.lines().filter(|line| line.contains(" deleted")).count(), 5, "{said}");
+        assert_eq!(said.lines().filter(|line| line.contains(" deleted")).count(), 6, "{said}");
         kubectl.wait_until_none(&["machines,machinesets,machinedeployments,machineclasses,secrets"]);
         assert!(kubectl.refused(&["get", "node", "machine-1"]).contains("NotFound"));
         assert_eq!(kubectl.run(&["get", "nodes", "-o", "name"]).lines().count(), 3);
+        let secrets = kubectl.run(&["get", "secrets", "-n", "kube-system", "-o", "name"]);
+        assert!(!secrets.contains("bootstrap-token-"), "{secrets}");
+        let nothing = json!({"servers": [], "volumes": [], "nics": []});
+        assert_eq!(kubectl.playground.cloud(), nothing);
     });
 }
 
