@@ -1,6 +1,7 @@
 //! What is counted and measured, in Prometheus' words. Labels never hold an object's name.
 
 mod client_go;
+mod process;
 
 use client_go::ClientGo;
 pub use client_go::QueueName;
@@ -168,6 +169,12 @@ impl Metrics {
         let metrics = Self::new();
         let client_go = metrics.register_with(|registry| ClientGo::new(prefix, queue_name, registry));
         Self { client_go: Some(Arc::new(client_go)), ..metrics }
+    }
+
+    /// Files, memory and processor time of the process are told, too. Worlds in which time does not pass by itself do
+    /// without them.
+    pub fn tell_of_the_process(&self) {
+        self.register_with(|registry| registry.register_collector(Box::new(process::Process)));
     }
 
     /// Adds metrics of one's own.

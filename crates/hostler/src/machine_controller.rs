@@ -2,6 +2,7 @@
 
 use crate::{entropy, kubeconfig, kubeconfig::Cluster, machine_sets, stop::StopSignals, upstream, web};
 use anyhow::{Context, bail};
+use axum::{Router, http::header::CONTENT_TYPE, routing::get};
 use clap::{ArgAction, Args};
 use hostler_base::{Chance, Clock, GoDuration};
 use hostler_controller::{
@@ -142,6 +143,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let environment = environment()?;
     let mut signals = StopSignals::listen()?;
     let (clock, chance, metrics) = (Clock::system(), Chance::from_entropy(), hostler_gardener::metrics());
+    metrics.tell_of_the_process();
     let (control, target) = clusters(&options).await?;
     let health = Health::new(metrics.clone());
     let address = SocketAddr::new(options.address, options.port);
@@ -216,7 +218,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         }
     });
     let work = async { tokio::try_join!(machines, sets).map(|((), ())| ()) };
-    let serve = async { axum::serve(listener, health.router()).await };
+    let serve = async { axum::serve(listener, served(&health)).await };
     let ended = async {
         tokio::select! {
             biased;
@@ -321,6 +323,13 @@ impl Options {
     fn call_timeout(&self, at_most: Duration) -> Duration {
         if self.leader_elect { at_most.min(self.left_on_the_lease()) } else { at_most }
     }
+}
+
+/// What is served besides health and metrics is what Gardener's provider binaries serve, too: `/configz`, which has
+/// nothing in it.
+fn served(health: &Health) -> Router {
+    let json = [(CONTENT_TYPE, "application/json")];
+    health.router().route("/configz", get(async move || (json, "{}")))
 }
 
 async fn lead(election: Option<Election>, parts: Parts, stop: CancellationToken) -> anyhow::Result<()> {

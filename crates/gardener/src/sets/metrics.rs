@@ -283,3 +283,98 @@ fn whole(value: &IntOrString) -> Option<i64> {
         IntOrString::String(text) => text.strip_suffix('%')?.parse().ok(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// What Gardener's manager has, after `mcm_machine_set_` and `mcm_machine_deployment_`.
+    const OF_SETS: [&str; 10] = [
+        "items_total",
+        "info",
+        "info_spec_replicas",
+        "info_spec_min_ready_seconds",
+        "status_condition",
+        "failed_machines",
+        "status_available_replicas",
+        "status_fully_labelled_replicas",
+        "status_ready_replicas",
+        "status_replicas",
+    ];
+    const OF_DEPLOYMENTS: [&str; 18] = [
+        "items_total",
+        "info",
+        "info_spec_paused",
+        "info_spec_replicas",
+        "info_spec_min_ready_seconds",
+        "info_spec_rolling_update_max_surge",
+        "info_spec_rolling_update_max_unavailable",
+        "info_spec_revision_history_limit",
+        "info_spec_progress_deadline_seconds",
+        "info_spec_rollback_to_revision",
+        "status_condition",
+        "status_available_replicas",
+        "status_unavailable_replicas",
+        "status_ready_replicas",
+        "status_updated_replicas",
+        "status_collision_count",
+        "status_replicas",
+        "failed_machines",
+    ];
+
+    /// The value of the one series that a family has, and its labels.
+    fn only<'a>(families: &'a [Family], name: &str) -> &'a Series {
+        let (_, _, series) =
+            families.iter().find(|(own, _, _)| *own == name).unwrap_or_else(|| panic!("{name}"));
+        assert_eq!(series.len(), 1, "{name}");
+        &series[0]
+    }
+
+    #[test]
+    fn everything_that_gardeners_manager_tells_is_told() {
+        let failed = json!([{"name": "m", "providerID": "stackit://p/s", "ownerRef": "s",
+            "lastOperation": {"type": "HealthCheck", "state": "Failed", "description": "unhealthy"}}]);
+        let template = json!({"spec": {"class": {"kind": "MachineClass", "name": "small"}}});
+        let set: MachineSet = serde_json::from_value(json!({
+            "metadata": {"name": "s", "namespace": "n"}, "spec": {"replicas": 2, "template": template},
+            "status": {"replicas": 2, "failedMachines": failed,
+                "machineSetCondition": [{"type": "Frozen", "status": "True", "reason": "OverShootingReplicaCount"}]},
+        }))
+        .unwrap();
+        let sets = of_sets(&[Arc::new(set)]);
+        for name in OF_SETS {
+            only(&sets, &format!("mcm_machine_set_{name}"));
+        }
+        assert_eq!(sets.len(), OF_SETS.len());
+        let (labels, value) = only(&sets, "mcm_machine_set_status_condition");
+        assert_eq!((labels.last(), value), (Some(&("condition", "Frozen".to_owned())), &1));
+        let (labels, _) = only(&sets, "mcm_machine_set_failed_machines");
+        assert!(labels.contains(&("failed_machine_last_operation_state", "Failed".to_owned())), "{labels:?}");
+
+        let deployment: MachineDeployment = serde_json::from_value(json!({
+            "metadata": {"name": "d", "namespace": "n"},
+            "spec": {"replicas": 2, "template": template, "revisionHistoryLimit": 3, "progressDeadlineSeconds": 600,
+                "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "30%", "maxUnavailable": 1}},
+                "rollbackTo": {"revision": 7}},
+            "status": {"collisionCount": 4, "failedMachines": failed,
+                "conditions": [{"type": "Progressing", "status": "Unknown"}]},
+        }))
+        .unwrap();
+        let deployments = of_deployments(&[Arc::new(deployment)]);
+        let names = OF_DEPLOYMENTS.map(|name| format!("mcm_machine_deployment_{name}"));
+        for name in &names {
+            only(&deployments, name);
+        }
+        assert_eq!(deployments.len(), names.len());
+        for (name, expected) in [
+            ("info_spec_rollback_to_revision", 7),
+            ("status_collision_count", 4),
+            ("failed_machines", 1),
+            ("status_condition", 2),
+            ("info_spec_rolling_update_max_surge", 30),
+        ] {
+            assert_eq!(only(&deployments, &format!("mcm_machine_deployment_{name}")).1, expected, "{name}");
+        }
+    }
+}

@@ -148,6 +148,9 @@ fn one_whose_api_server_is_mute_is_healthy_and_not_ready() {
             text.contains(why).then_some(())
         });
         assert_eq!(ask(port, "/healthz"), Some((200, "ok\n".to_owned())));
+        assert_eq!(ask(port, "/configz"), Some((200, "{}".to_owned())));
+        let (status, metrics) = ask(port, "/metrics").unwrap();
+        assert!(status == 200 && metrics.contains("\nprocess_open_fds "), "{metrics}");
     }
 }
 
