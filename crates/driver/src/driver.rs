@@ -24,13 +24,19 @@ pub trait Driver: Send + Sync {
     /// To be asked before an attempt is written down; [`Driver::create`] looks again at what concerns it alone.
     fn check(&self, order: &Order, machines: usize) -> Result<Vec<String>, Failure>;
 
-    /// Looks for a machine with a request of its own, never in a cache. With an id the cloud is asked for
-    /// exactly that one ([`crate::How::Asked`]); without, the machines that carry the identity are looked
-    /// for in a complete list ([`crate::How::Listed`]).
+    /// Looks for a machine, never in what was answered before. With an id the cloud is asked for exactly that one
+    /// ([`crate::How::Asked`]); without, the machines that carry the identity are looked for in a complete list
+    /// begun after this call ([`crate::How::Listed`]), which all who ask at the same time may share.
     ///
     /// With an id the machine is returned even when it does not carry the identity: whoever asks looks at
     /// its marks. Absent is only what the cloud's API itself calls absent.
     async fn find(&self, identity: &Identity, id: Option<&ProviderId>) -> Result<Finding, Failure>;
+
+    /// How the machine with this id is, for whoever waits for it: as a list shows it that was begun after this call
+    /// and that others share, or, if no list does, as [`Driver::find`] finds it. What is absent was asked for.
+    async fn look(&self, identity: &Identity, id: &ProviderId) -> Result<Finding, Failure> {
+        self.find(identity, Some(id)).await
+    }
 
     /// Orders a machine and returns as soon as the cloud has taken the order. It does not look for one
     /// first; that is the caller's step before this. After a failure it may or may not exist, unless the
@@ -42,8 +48,8 @@ pub trait Driver: Send + Sync {
     /// again what others have undone.
     async fn settle(&self, order: &Order, machine: &Machine) -> Result<Settled, Failure>;
 
-    /// Orders the deletion of a machine after a fresh look that it carries the identity; one that does not is
-    /// left alone with [`crate::Code::FailedPrecondition`]. What was made with the machine goes with it, what
+    /// Orders the deletion of a machine that carries the identity by what the cloud showed just now; one that does
+    /// not is left alone with [`crate::Code::FailedPrecondition`]. What was made with the machine goes with it, what
     /// was given to it stays: the order says which is which, as far as it can still be read.
     async fn delete(&self, order: &Order, id: &ProviderId) -> Result<Deletion, Failure>;
 

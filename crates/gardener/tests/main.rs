@@ -43,6 +43,8 @@ mod sets_sweep;
 mod sweep;
 #[path = "main/template.rs"]
 mod template;
+#[path = "main/thousand.rs"]
+mod thousand;
 #[path = "main/thrift.rs"]
 mod thrift;
 #[path = "main/tokens.rs"]

@@ -184,12 +184,11 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         health: health.clone(),
         options: options.sets.chosen(),
     });
+    let control_client =
+        |name| kube_client(control.transport.clone(), &stacked(name, Some(&control)), &options.namespace);
     let parts = Parts {
-        control: kube_client(
-            control.transport.clone(),
-            &stacked("control", Some(&control)),
-            &options.namespace,
-        ),
+        control: control_client("control"),
+        events: control_client("events"),
         namespace: options.namespace.clone(),
         target: target.map(|target| {
             let options = stacked("target", Some(&target));

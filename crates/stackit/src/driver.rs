@@ -7,17 +7,17 @@ use crate::{
     poller::{Listing, Poller},
     spec::Setting,
     status::{self, Progress},
-    wire::{AttachmentChange, NicChange, Server},
+    wire::{AttachmentChange, NicChange, Server, ServerNic},
 };
 use advice::Advisor;
 use async_trait::async_trait;
 use hostler_base::Clock;
 use hostler_driver::{
     Address, AddressKind, Change, Changes, Code, Deletion, Described, Driver, Evidence, Failure, Finding,
-    Form, Found, How, Identity, Machine, Order, ProviderId, Recognition, Scope, Settled, Snapshot, State,
-    VolumeSource,
+    Form, Found, How, Identity, Machine, Marks, Order, ProviderId, Recognition, Scope, Settled, Snapshot,
+    State, VolumeSource,
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use settle::{Todo, Wish};
 use std::{sync::Arc, time::Duration};
@@ -27,6 +27,8 @@ const LIST_LAG: Duration = Duration::from_secs(30);
 /// Whose volumes are STACKIT's, as CSI drivers and as the one that Kubernetes had built in.
 const VOLUME_DRIVERS: [&str; 2] = ["block-storage.csi.stackit.cloud", "cinder.csi.openstack.org"];
 const BUILT_IN_VOLUMES: &str = "cinder";
+/// How old a list may be that shows a server which is to be deleted: ids are not used again.
+const LATELY: SignedDuration = SignedDuration::from_secs(10);
 /// How often a NIC that somebody else changes at the same time is read again.
 const CONFLICTS: usize = 3;
 /// How much of a console is read.
@@ -116,15 +118,40 @@ impl StackitDriver {
     }
 
     fn is_ours(&self, identity: &Identity, server: &Server) -> Result<(), Failure> {
-        let marks = self.names.marks(server, Some(&identity.domain));
-        if identity.recognise(&marks) == Recognition::Ours {
-            return Ok(());
+        own(identity, &self.names.marks(server, Some(&identity.domain)), &server.id)
+    }
+
+    /// The servers of a list that are this machine's.
+    fn listed(&self, listing: &Listing, identity: &Identity) -> Result<Finding, Failure> {
+        let cluster = Some(identity.domain.as_str());
+        let labelled = listing.of_machine(&identity.machine);
+        let mut machines: Vec<Machine> =
+            labelled.map(|server| self.machine(server, cluster)).collect::<Result<_, _>>()?;
+        machines.retain(|machine| identity.recognise(&machine.marks) == Recognition::Ours);
+        Ok(Finding { found: Found::from_machines(machines), evidence: listing.evidence() })
+    }
+
+    /// The server as a list of just now shows it, if it does.
+    fn seen_lately(&self, id: &str) -> Option<Server> {
+        let now = self.clock.now();
+        let listing = self.poller.latest().filter(|listing| {
+            let age = now.duration_since(listing.began_at);
+            !age.is_negative() && age <= LATELY
+        })?;
+        listing.server(id).cloned()
+    }
+
+    /// The server with its NICs from a list that all who settle share; nothing if more than NICs has to be known.
+    async fn with_nics(&self, machine: &Machine, wish: &Wish) -> Option<Server> {
+        if wish.boot_volume_goes {
+            return None;
         }
-        let message = format!(
-            "the server {} is not labelled as machine {:?}; it is left alone",
-            server.id, identity.machine
-        );
-        Err(Failure::new(Code::FailedPrecondition, message))
+        let id = machine.provider_id.server();
+        let nics = self.poller.nics().await.inspect_err(|failure| {
+            tracing::debug!(%failure, "the NICs could not be listed; the server itself is asked");
+        });
+        let nics = nics.ok()?.get(id)?.iter().map(ServerNic::from).collect();
+        Some(Server { id: id.to_owned(), nics: Some(nics), ..Server::default() })
     }
 
     fn wish(&self, spec: &ProviderSpec) -> Wish {
@@ -230,6 +257,16 @@ fn addresses(server: &Server) -> Vec<Address> {
         .collect()
 }
 
+/// A server that is another one's is left alone.
+fn own(identity: &Identity, marks: &Marks, server: &str) -> Result<(), Failure> {
+    if identity.recognise(marks) == Recognition::Ours {
+        return Ok(());
+    }
+    let message =
+        format!("the server {server} is not labelled as machine {:?}; it is left alone", identity.machine);
+    Err(Failure::new(Code::FailedPrecondition, message))
+}
+
 fn gone(id: &ProviderId) -> Failure {
     Failure::new(Code::NotFound, format!("the server {id} is gone"))
 }
@@ -259,16 +296,21 @@ impl Driver for StackitDriver {
         let cluster = Some(identity.domain.as_str());
         let (how, machines) = match id {
             Some(id) => (How::Asked, self.machines(self.server(id).await?.as_slice(), cluster)?),
-            None => {
-                let selector = format!("{}={}", self.names.machine, identity.machine);
-                let servers = self.client.list_servers(Some(&selector)).await?;
-                let mut machines = self.machines(&servers, cluster)?;
-                machines.retain(|machine| identity.recognise(&machine.marks) == Recognition::Ours);
-                (How::Listed, machines)
-            }
+            None => return self.listed(&self.poller.next_listing().await?, identity),
         };
         let evidence = Evidence { how, began_at, answered_at: self.clock.now() };
         Ok(Finding { found: Found::from_machines(machines), evidence })
+    }
+
+    async fn look(&self, identity: &Identity, id: &ProviderId) -> Result<Finding, Failure> {
+        self.poller.stir();
+        let wanted = self.own_id(id)?;
+        let listing = self.poller.next_listing().await?;
+        // A list that does not show it may be behind.
+        let Some(server) = listing.server(wanted) else { return self.find(identity, Some(id)).await };
+        let machine = self.machine(server, Some(&identity.domain))?;
+        let evidence = listing.evidence();
+        Ok(Finding { found: Found::from_machines(vec![machine]), evidence })
     }
 
     async fn create(&self, order: &Order) -> Result<Machine, Failure> {
@@ -305,8 +347,18 @@ impl Driver for StackitDriver {
         if wish.is_nothing() && !machine.addresses.is_empty() {
             return Ok(Settled::Done(Box::new(machine.clone())));
         }
-        let Some(mut server) = self.server(id).await? else { return Err(gone(id)) };
-        self.is_ours(&order.identity, &server)?;
+        own(&order.identity, &machine.marks, id.server())?;
+        let mut settled = machine.clone();
+        let mut server = match self.with_nics(machine, &wish).await {
+            Some(server) => server,
+            None => {
+                let Some(server) = self.server(id).await? else { return Err(gone(id)) };
+                self.is_ours(&order.identity, &server)?;
+                settled = self.machine(&server, Some(&order.identity.domain))?;
+                server
+            }
+        };
+        settled.addresses = addresses(&server);
         if wish.misses_nic(&server) {
             return Err(Failure::new(Code::Unavailable, format!("the server {id} has no NIC")));
         }
@@ -320,13 +372,17 @@ impl Driver for StackitDriver {
                 return Ok(Settled::Did(did));
             }
         }
-        Ok(Settled::Done(Box::new(self.machine(&server, Some(&order.identity.domain))?)))
+        Ok(Settled::Done(Box::new(settled)))
     }
 
     async fn delete(&self, order: &Order, id: &ProviderId) -> Result<Deletion, Failure> {
         self.poller.stir();
         let began_at = self.clock.now();
-        let Some(mut server) = self.server(id).await? else {
+        let seen = match self.seen_lately(self.own_id(id)?) {
+            Some(server) => Some(server),
+            None => self.server(id).await?,
+        };
+        let Some(mut server) = seen else {
             let evidence = Evidence { how: How::Asked, began_at, answered_at: self.clock.now() };
             return Ok(Deletion::Absent(evidence));
         };
@@ -352,7 +408,7 @@ impl Driver for StackitDriver {
     }
 
     async fn list(&self, scope: &Scope, begun_after: Option<Timestamp>) -> Result<Snapshot, Failure> {
-        let Listing { began_at, answered_at, servers } =
+        let Listing { began_at, answered_at, servers, .. } =
             self.poller.listing(begun_after.unwrap_or(Timestamp::MIN)).await?;
         let cluster = match scope {
             Scope::Domain(domain) | Scope::Class { domain, .. } => Some(domain.as_str()),

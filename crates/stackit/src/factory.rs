@@ -109,7 +109,8 @@ impl DriverFactory for StackitFactory {
             None => {
                 let authorisation = self.authorisation(&known, &settings.grant)?;
                 let client = self.client(&mut known, &settings.place, authorisation.clone());
-                let poller = Arc::new(Poller::new(client.clone(), clock.clone()));
+                let machine_label = self.environment.labels.machine.clone();
+                let poller = Arc::new(Poller::new(client.clone(), machine_label, clock.clone()));
                 (authorisation, client, poller)
             }
         };

@@ -13,6 +13,7 @@ mod limit;
 mod metrics;
 mod poller;
 mod settings;
+mod shared;
 mod spec;
 pub mod status;
 pub mod wire;

@@ -15,5 +15,7 @@ mod metrics;
 mod sending;
 #[path = "main/servers.rs"]
 mod servers;
+#[path = "main/sharing.rs"]
+mod sharing;
 #[path = "main/stage.rs"]
 mod stage;

@@ -1,14 +1,19 @@
 //! Carries out one step. Every write of a Machine has its version as precondition, so what was decided on an
 //! older one is refused and decided anew.
 
-use super::{AttemptMark, Machine, MachineController, Means, Memory, Next, Purpose, Tried, health, token};
+use super::{
+    AttemptMark, Machine, MachineController, Means, Memory, Next, Purpose, Sightings, Tried, health, token,
+};
 use crate::{
     api::{MachineClass, OperationState, OperationType, Phase, names},
     life::{Cursor, StatusChange, Step},
     metrics::{Method, Stage},
 };
 use hostler_controller::{EventKind, Key, Outcome, Trouble};
-use hostler_driver::{Address, AddressKind, Attempt, Code, Deletion, Failure, Order, ProviderId, Settled};
+use hostler_driver::{
+    Address, AddressKind, Attempt, Code, Deletion, Evidence, Failure, Finding, Found, How, Identity, Order,
+    ProviderId, Recognition, Settled,
+};
 use k8s_openapi::{
     api::core::v1::{Node, NodeAddress},
     apimachinery::pkg::apis::meta::v1::Time,
@@ -63,8 +68,12 @@ impl MachineController {
             }
             Step::Adopt(id) => {
                 let (node, has_target) = (machine.name_any(), self.target.is_some());
-                let place = means.map_err(Trouble::new)?.place;
-                *memory = Memory::default();
+                let Means { place, order, .. } = means.map_err(Trouble::new)?;
+                let seen = self.seen_of(&order.identity, &id, memory);
+                *memory = Memory {
+                    sightings: Sightings { asked: seen, ..Sightings::default() },
+                    ..Memory::default()
+                };
                 self.write(machine, memory, move |machine| {
                     machine.spec.provider_id = id.to_string();
                     let annotations = machine.annotations_mut();
@@ -181,6 +190,23 @@ impl MachineController {
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::End(Outcome::Done)),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// What this run has seen of a server that is the machine's from now on, so that it is not asked for again.
+    fn seen_of(&self, identity: &Identity, id: &ProviderId, memory: &Memory) -> Option<Finding> {
+        let Sightings { created, listed, asked, .. } = &memory.sightings;
+        let now = self.clock.now();
+        let of_order = created
+            .as_deref()
+            .map(|server| (server, Evidence { how: How::Asked, began_at: now, answered_at: now }));
+        let of_looks = asked
+            .iter()
+            .chain(listed)
+            .flat_map(|finding| finding.found.machines().iter().map(|server| (server, finding.evidence)));
+        let (server, evidence) = of_order.into_iter().chain(of_looks).find(|(server, _)| {
+            server.provider_id == *id && identity.recognise(&server.marks) == Recognition::Ours
+        })?;
+        Some(Finding { found: Found::from_machines(vec![server.clone()]), evidence })
     }
 
     /// Goes on with the object as the API server has it. What was seen for an older one is forgotten.
@@ -340,7 +366,7 @@ impl MachineController {
         let (calls, mut end) = (&self.clouds.calls, None);
         let (tried, result) = match step {
             Step::Ask(id) => {
-                let finding = calls.timed(Method::GetStatus, driver.find(&order.identity, Some(&id))).await;
+                let finding = calls.timed(Method::GetStatus, driver.look(&order.identity, &id)).await;
                 (Tried::Look, finding.map(|finding| memory.sightings.asked = Some(finding)))
             }
             Step::List => {
@@ -388,7 +414,7 @@ impl MachineController {
                     Deletion::Ordered => {
                         end = Some(Outcome::Wait { reason: "ServerDeleting", check: Some(LOOK_AGAIN) });
                     }
-                    Deletion::Absent(_) => memory.sightings = super::Sightings::default(),
+                    Deletion::Absent(_) => memory.sightings = Sightings::default(),
                 });
                 (Tried::Delete, result)
             }
@@ -396,7 +422,7 @@ impl MachineController {
         };
         if let Err(failure) = result {
             tracing::warn!(%failure, ?tried, "the cloud did not do it");
-            memory.sightings = super::Sightings::default();
+            memory.sightings = Sightings::default();
             memory.attempt_unsent = false;
             memory.failure = Some((tried, failure));
         }

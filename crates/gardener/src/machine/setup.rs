@@ -40,6 +40,8 @@ pub struct Target {
 pub struct Parts {
     /// The cluster with the Machines, and their namespace in it.
     pub control: Client,
+    /// The same, for events: with a rate limit of its own what is told holds nothing else up.
+    pub events: Client,
     pub namespace: String,
     /// The cluster with the Nodes. Without one a machine is Available as soon as its server runs, and nothing is
     /// drained.
@@ -63,6 +65,7 @@ pub struct Parts {
 pub async fn run(parts: Parts, stop: CancellationToken) {
     let Parts {
         control,
+        events,
         namespace,
         target,
         options,
@@ -167,7 +170,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         move |change: &Change<Node>| of_node_named(&known, &change.key().name)
     };
     let (recorder, writer) = Recorder::new(
-        control.clone(),
+        events,
         EventOptions::new("machine-controller", instance),
         clock.clone(),
         &chance,

@@ -72,6 +72,7 @@ impl Stage {
             "servers/{server}",
             "servers/{server}/volume-attachments/{volume}",
             "networks/{network}/nics/{nic}",
+            "nics",
         ];
         let paths = paths.map(|path| format!("{place}/{path}"));
         let paths = Paths::templates(paths.iter().map(String::as_str));
@@ -320,6 +321,7 @@ pub async fn controller_on(seat: Seat, context: Context, options: Options) {
     let cloud = calls.counted(context.transport("stackit"), context.clock.clone());
     let cloud = hostler_controller::stack(cloud, &stack);
     let parts = Parts {
+        events: control.clone(),
         control,
         namespace: NAMESPACE.to_owned(),
         target: has_target.then(|| Target { client: kubernetes.clone(), evictions: kubernetes }),

@@ -29,6 +29,7 @@ pub async fn machine_controller(context: Context) {
     let cloud = hostler_controller::stack(context.transport(STACKIT), &options);
     let parts = Parts {
         control: kubernetes.clone(),
+        events: kubernetes.clone(),
         namespace: NAMESPACE.to_owned(),
         target: Some(Target { client: kubernetes.clone(), evictions: kubernetes }),
         options: Options::default(),

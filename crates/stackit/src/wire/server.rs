@@ -1,4 +1,4 @@
-use super::{LabelChange, Labels, VolumeSource};
+use super::{LabelChange, Labels, Nic, VolumeSource};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -71,6 +71,23 @@ pub struct ServerNic {
     pub allowed_addresses: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security_groups: Option<Vec<String>>,
+}
+
+impl From<&Nic> for ServerNic {
+    fn from(nic: &Nic) -> Self {
+        Self {
+            nic_id: nic.id.clone(),
+            network_id: nic.network_id.clone(),
+            network_name: String::new(),
+            mac: nic.mac.clone().unwrap_or_default(),
+            nic_security: nic.nic_security.unwrap_or_default(),
+            ipv4: nic.ipv4.clone(),
+            ipv6: nic.ipv6.clone(),
+            public_ip: None,
+            allowed_addresses: nic.allowed_addresses.clone(),
+            security_groups: nic.security_groups.clone(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]

@@ -196,7 +196,8 @@ async fn settling_answers_as_the_table_of_statuses_says() {
         let message = "No valid host was found";
         let server =
             json!({"id": "s", "name": "m", "status": status, "errorMessage": message, "labels": labels});
-        stage.will([Answer::Json(200, server.clone()), Answer::Json(200, server)]);
+        let no_nics = Answer::Json(200, json!({"items": []}));
+        stage.will([Answer::Json(200, server.clone()), no_nics, Answer::Json(200, server)]);
         let found = driver.find(&identity, Some(&id)).await.unwrap().found;
         let answer = match driver.settle(&order, &found.machines()[0]).await {
             Ok(Settled::Done(_)) => "done".to_owned(),

@@ -17,16 +17,16 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 const NETWORK: &str = "9f8e7d6c-5b4a-4938-8271-605f4e3d2c1b";
 
-struct Stage {
-    cloud: Stackit,
-    clock: Clock,
-    driver: Arc<dyn Driver>,
+pub struct Stage {
+    pub cloud: Stackit,
+    pub clock: Clock,
+    pub driver: Arc<dyn Driver>,
     /// Somebody else with all rights.
     other: Client,
 }
 
 impl Stage {
-    fn with(settings: Settings, environment: Environment) -> Self {
+    pub fn with(settings: Settings, environment: Environment) -> Self {
         let clock = Clock::starting_at(Timestamp::UNIX_EPOCH);
         let cloud = Stackit::new(settings, clock.clone(), Chance::from_seed(1));
         let version = environment.version;
@@ -38,12 +38,12 @@ impl Stage {
         Self { cloud, clock, driver, other }
     }
 
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self::with(Settings::default(), Environment::simulated(""))
     }
 
     /// The machine as it is after its server has booted.
-    async fn booted(&self, order: &Order) -> Machine {
+    pub async fn booted(&self, order: &Order) -> Machine {
         let id = self.driver.create(order).await.unwrap().provider_id;
         self.clock.sleep(Duration::from_secs(10)).await;
         self.ask(&order.identity, &id).await.unwrap()
@@ -54,7 +54,7 @@ impl Stage {
     }
 
     /// Settles until nothing is left; says what was done.
-    async fn settle(&self, order: &Order, machine: &Machine) -> Vec<String> {
+    pub async fn settle(&self, order: &Order, machine: &Machine) -> Vec<String> {
         let mut done = Vec::new();
         loop {
             match self.driver.settle(order, machine).await.unwrap() {
@@ -71,16 +71,17 @@ impl Stage {
 
     async fn gone(&self, order: &Order, id: &ProviderId) {
         assert_eq!(self.driver.delete(order, id).await.unwrap(), Deletion::Ordered);
-        self.clock.sleep(Duration::from_secs(10)).await;
+        // By then no list that showed it counts any more.
+        self.clock.sleep(Duration::from_secs(11)).await;
         assert_eq!(self.ask(&order.identity, id).await, None);
         assert!(matches!(self.driver.delete(order, id).await.unwrap(), Deletion::Absent(_)));
     }
 
-    fn calls(&self, operation: &str) -> u64 {
+    pub fn calls(&self, operation: &str) -> u64 {
         self.cloud.calls().get(operation).copied().unwrap_or_default()
     }
 
-    fn fault(&self, fault: Fault) {
+    pub fn fault(&self, fault: Fault) {
         self.cloud.add_fault(fault).unwrap();
     }
 }
@@ -96,7 +97,7 @@ fn spec() -> Value {
         "labels": {"kubernetes.io/cluster": "shoot"}, "bootVolume": {"size": 50}})
 }
 
-fn order_of(machine: &str, more: &Value) -> Order {
+pub fn order_of(machine: &str, more: &Value) -> Order {
     let mut spec = spec();
     for (field, value) in more.as_object().unwrap() {
         spec[field] = value.clone();
@@ -109,7 +110,7 @@ fn order_of(machine: &str, more: &Value) -> Order {
     }
 }
 
-fn order(machine: &str) -> Order {
+pub fn order(machine: &str) -> Order {
     order_of(machine, &json!({}))
 }
 

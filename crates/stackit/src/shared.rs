@@ -1,0 +1,169 @@
+//! One question serves all who ask it at the same time.
+
+use hostler_base::Clock;
+use hostler_driver::Failure;
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+use tokio::{sync::Mutex, time::Instant};
+
+/// How often a question may be put within [`WINDOW`], however many are asking: one machine alone never waits for its
+/// turn, a thousand at once share two answers per second.
+const TIMES_PER_WINDOW: usize = 4;
+const WINDOW: Duration = Duration::from_secs(2);
+/// For so many times as long as the last answer took the cloud is left alone, and no longer than this.
+const REST: u32 = 4;
+const LONGEST_REST: Duration = Duration::from_secs(5);
+
+/// A question whose answers are shared. An answer is good only for those who asked before the question was put.
+pub(crate) struct Shared<T> {
+    clock: Clock,
+    /// How often the question was put.
+    put: AtomicU64,
+    past: Mutex<Past<T>>,
+}
+
+/// The last answers.
+struct Past<T> {
+    /// Which one it is and what it says. Who waited for it shares its failure, too.
+    answer: Option<(u64, Result<T, Failure>)>,
+    /// When the question was last put.
+    put_at: VecDeque<Instant>,
+    rest_until: Option<Instant>,
+}
+
+impl<T> Past<T> {
+    /// How long the question has to wait.
+    fn wait(&self, now: Instant) -> Duration {
+        let oldest = self.put_at.front().filter(|_| self.put_at.len() >= TIMES_PER_WINDOW);
+        let turn = oldest.map(|put| *put + WINDOW).max(self.rest_until);
+        turn.map_or(Duration::ZERO, |turn| turn.saturating_duration_since(now))
+    }
+
+    fn put(&mut self, now: Instant) {
+        if self.put_at.len() >= TIMES_PER_WINDOW {
+            self.put_at.pop_front();
+        }
+        self.put_at.push_back(now);
+    }
+}
+
+impl<T: Clone> Shared<T> {
+    pub(crate) fn new(clock: Clock) -> Self {
+        let past = Past { answer: None, put_at: VecDeque::new(), rest_until: None };
+        Self { clock, put: AtomicU64::new(0), past: Mutex::new(past) }
+    }
+
+    /// The answer to a question put after this call. Who comes while one is under way waits for the next one, which
+    /// all who wait by then share. Who gives up waiting holds up nobody.
+    pub(crate) async fn ask<F>(&self, question: impl FnOnce() -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let put = self.put.load(Ordering::SeqCst);
+        let mut past = self.past.lock().await;
+        if let Some((_, answer)) = past.answer.as_ref().filter(|(number, _)| *number > put) {
+            return answer.clone();
+        }
+        let wait = past.wait(self.clock.instant());
+        if !wait.is_zero() {
+            self.clock.sleep(wait).await;
+        }
+        let put_at = self.clock.instant();
+        let number = self.put.fetch_add(1, Ordering::SeqCst) + 1;
+        past.put(put_at);
+        let answer = question().await;
+        let answered_at = self.clock.instant();
+        let rest = answered_at.saturating_duration_since(put_at).saturating_mul(REST);
+        past.rest_until = Some(answered_at + rest.min(LONGEST_REST));
+        past.answer = Some((number, answer.clone()));
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::future::join_all;
+    use hostler_driver::Code;
+    use std::sync::Arc;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Counts its own questions; each takes a tenth of a second.
+    #[derive(Clone)]
+    struct Cloud {
+        shared: Arc<Shared<u64>>,
+        asked: Arc<AtomicU64>,
+        fails: bool,
+    }
+
+    impl Cloud {
+        fn new(fails: bool) -> Self {
+            Self { shared: Arc::new(Shared::new(Clock::system())), asked: Arc::default(), fails }
+        }
+
+        async fn ask(&self) -> Result<u64, Failure> {
+            self.shared
+                .ask(async || {
+                    let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
+                    tokio::time::sleep(SECOND / 10).await;
+                    if self.fails { Err(Failure::new(Code::Unavailable, "no")) } else { Ok(number) }
+                })
+                .await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_who_ask_before_a_question_is_put_share_its_answer_or_its_failure() {
+        for fails in [false, true] {
+            let cloud = Cloud::new(fails);
+            let first = tokio::spawn({
+                let cloud = cloud.clone();
+                async move { cloud.ask().await }
+            });
+            tokio::time::sleep(SECOND / 20).await;
+            // The first question is under way: its answer may be older than these.
+            let answers = join_all((0..1_000).map(|_| cloud.ask())).await;
+            assert_eq!(cloud.asked.load(Ordering::SeqCst), 2);
+            assert_eq!(first.await.unwrap().ok(), (!fails).then_some(1));
+            assert!(answers.into_iter().all(|answer| answer.ok() == (!fails).then_some(2)));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_gives_up_waiting_holds_up_nobody() {
+        let cloud = Cloud::new(false);
+        assert!(tokio::time::timeout(SECOND / 20, cloud.ask()).await.is_err());
+        assert_eq!(cloud.ask().await, Ok(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_crowd_that_never_ends_is_answered_twice_a_second() {
+        let cloud = Cloud::new(false);
+        let start = Instant::now();
+        while start.elapsed() < 100 * SECOND {
+            cloud.ask().await.unwrap();
+        }
+        let asked = cloud.asked.load(Ordering::SeqCst);
+        assert!((195..=205).contains(&asked), "{asked}");
+    }
+
+    #[test]
+    fn a_few_questions_may_follow_each_other_and_many_are_spread() {
+        let start = Instant::now();
+        let mut past: Past<()> = Past { answer: None, put_at: VecDeque::new(), rest_until: None };
+        for number in 0..TIMES_PER_WINDOW {
+            assert_eq!(past.wait(start), Duration::ZERO, "{number}");
+            past.put(start);
+        }
+        assert_eq!(past.wait(start), WINDOW);
+        assert_eq!(past.wait(start + SECOND) + SECOND, WINDOW);
+        past.put(start + WINDOW);
+        assert_eq!(past.wait(start + WINDOW), Duration::ZERO);
+        past.rest_until = Some(start + WINDOW + 2 * SECOND);
+        assert_eq!(past.wait(start + WINDOW), 2 * SECOND);
+    }
+}
