@@ -115,6 +115,19 @@ impl Process {
         &self.log
     }
 
+    /// The process itself, behind its supervisor; none before it is started and after its end.
+    pub fn id(&self) -> Option<u32> {
+        let supervisor = self.child.id().to_string();
+        let entries = fs::read_dir("/proc").ok()?;
+        let mut ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+        ids.find(|id| {
+            let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+            // The name of a program may have anything in it; behind its bracket come its state and its parent.
+            let behind = stat.rsplit_once(')').map(|(_, behind)| behind).unwrap_or_default();
+            behind.split_whitespace().nth(1) == Some(&supervisor)
+        })
+    }
+
     /// How it ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {

@@ -22,3 +22,5 @@ mod rights;
 mod stage;
 #[path = "main/supervision.rs"]
 mod supervision;
+#[path = "main/take_over.rs"]
+mod take_over;

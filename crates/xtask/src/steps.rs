@@ -66,16 +66,20 @@ fn built(name: &str, build: &mut Command) -> Result<PathBuf, String> {
 pub fn image(arguments: &[&str]) -> Result<(), String> {
     let mut writer = Command::new(build_binary("hostler-image", "hostler-image")?);
     if !arguments.iter().any(|argument| ["--help", "-h", "--binary"].contains(argument)) {
-        let target = host()?;
-        println!("… hostler for {target} without shared libraries");
-        // Only with a named target do the flags leave alone what runs during the build.
-        let flags = format!("target.{target}.rustflags=['-Ctarget-feature=+crt-static']");
-        let options = ["build", "--release", "--package", "hostler", "--no-default-features", "--target"];
-        let binary = built("hostler", cargo().args(options).args([&target, "--config", &flags]))?;
-        writer.arg("--binary").arg(binary);
+        writer.arg("--binary").arg(build_production()?);
     }
     let error = writer.args(arguments).exec();
     Err(format!("cannot start {}: {error}", writer.get_program().display()))
+}
+
+/// The binary as it ships: without the playground and without shared libraries.
+fn build_production() -> Result<PathBuf, String> {
+    let target = host()?;
+    println!("… hostler for {target} without shared libraries");
+    // Only with a named target do the flags leave alone what runs during the build.
+    let flags = format!("target.{target}.rustflags=['-Ctarget-feature=+crt-static']");
+    let options = ["build", "--release", "--package", "hostler", "--no-default-features", "--target"];
+    built("hostler", cargo().args(options).args([&target, "--config", &flags]))
 }
 
 /// What the compiler compiles for when nobody says otherwise.
@@ -89,26 +93,40 @@ fn host() -> Result<String, String> {
 }
 
 /// The benchmarks: package, features and name.
-const BENCHMARKS: [(&str, &str, &str); 4] = [
+const BENCHMARKS: [(&str, &str, &str); 5] = [
     ("hostler-apiserver", "", "apiserver"),
     ("hostler-sim", "", "world"),
     ("hostler", "", "dev"),
     ("hostler-control-plane", "real", "servers"),
+    ("hostler-control-plane", "real", "gardener"),
 ];
+/// The one that measures the binary that ships.
+const OF_THE_BINARY: &str = "gardener";
 
-/// Runs the named benchmarks, or all of them.
-pub fn bench(wanted: &[&str]) -> Result<(), String> {
+/// Runs the named benchmarks, or all of them. What begins with a dash, and all behind it, is for one benchmark.
+pub fn bench(words: &[&str]) -> Result<(), String> {
+    let names = words.iter().take_while(|word| !word.starts_with('-')).count();
+    let (wanted, arguments) = words.split_at(names);
     let known = BENCHMARKS.map(|(_, _, name)| name);
     if let Some(unknown) = wanted.iter().find(|name| !known.contains(name)) {
         return Err(format!("there is no benchmark {unknown:?}, there are {}", known.join(", ")));
+    }
+    if let (Some(argument), true) = (arguments.first(), wanted.len() != 1) {
+        return Err(format!("{argument}: name the one benchmark that it is for, before it"));
     }
     for (package, features, name) in BENCHMARKS {
         if !(wanted.is_empty() || wanted.contains(&name)) {
             continue;
         }
-        println!("… {name}");
         let mut command = cargo();
+        if name == OF_THE_BINARY {
+            command.env("HOSTLER_BINARY", build_production()?);
+        }
+        println!("… {name}");
         command.args(["bench", "--quiet", "--package", package, "--features", features, "--bench", name]);
+        if !arguments.is_empty() {
+            command.arg("--").args(arguments);
+        }
         let status = status_of(&mut command);
         let status = status.map_err(|error| format!("cannot start the benchmark {name}: {error}"))?;
         if !status.success() {
@@ -116,4 +134,20 @@ pub fn bench(wanted: &[&str]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_benchmarks_and_arguments_for_nobody_are_refused() {
+        for (words, why) in [
+            (&["gardner"][..], "there is no benchmark \"gardner\""),
+            (&["--machines", "5"], "--machines: name the one benchmark"),
+            (&["world", "gardener", "--machines", "5"], "--machines: name the one benchmark"),
+        ] {
+            assert!(bench(words).is_err_and(|error| error.contains(why)), "{words:?}");
+        }
+    }
 }

@@ -12,6 +12,7 @@ use hostler_base::{Chance, Clock, Entropy};
 use hostler_control_plane::gardener;
 use hostler_gardener::api::Machine;
 use hostler_sim::{Class, Fault, Plan, World};
+use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api, Client, ResourceExt,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
@@ -43,7 +44,7 @@ fn deployment(name: &str, replicas: u32) -> Value {
             "selector": {"matchLabels": {"pool": name}},
             "template": {
                 "metadata": {"labels": {"pool": name}},
-                "spec": {"class": {"kind": "MachineClass", "name": "small"}},
+                "spec": {"class": {"kind": "MachineClass", "name": "small"}, "healthTimeout": "3s"},
             },
         },
     })
@@ -72,7 +73,26 @@ async fn all_have_the_timeout(machines: &Api<Machine>, number: usize) -> bool {
     listed.len() == number && listed.iter().all(|machine| timeout(machine) == "25m0s")
 }
 
-/// Created if it is not there yet, scaled up, rolled, scaled down, deleted.
+/// The kubelet of one machine is not heard of any more, and its node is said to be lost until the machine is gone.
+async fn one_fails(stage: &mut Stage) {
+    let machines = stage.machines();
+    let nodes = Api::<Node>::all(stage.admin.clone());
+    let failing = machines.list(&ListParams::default()).await.unwrap().items.remove(0);
+    let (name, node) = (failing.name_any(), failing.labels()["node"].clone());
+    stage.nodes.silence(&node);
+    let lost = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "Test"}]}});
+    stage
+        .run_until("the failed machine is gone", async |_| {
+            // What the kubelet had under way may come after the first of these; the last finds no node.
+            let _ = nodes.patch_status(&node, &PatchParams::default(), &Patch::Strategic(&lost)).await;
+            matches!(machines.get_opt(&name).await, Ok(None))
+        })
+        .await;
+    let servers: Vec<String> = stage.servers().into_iter().map(|server| server.name).collect();
+    assert!(!servers.contains(&name), "{servers:?}\n{}", stage.story());
+}
+
+/// Created if it is not there yet, scaled up, one of them fails, rolled, scaled down, deleted.
 pub async fn a_machine_deployment_lives(stage: &mut Stage) {
     // Machines and nodes are named after it.
     let name = stage.namespace.clone();
@@ -85,6 +105,13 @@ pub async fn a_machine_deployment_lives(stage: &mut Stage) {
     assert_eq!(stage.servers().len(), 2);
     scale(&deployments, &name, 3).await;
     stage.run_until("three are available", async |_| available(&deployments, &name).await == 3).await;
+    one_fails(stage).await;
+    stage
+        .run_until("three are available again", async |_| {
+            available(&deployments, &name).await == 3 && Stage::running(&machines).await == 3
+        })
+        .await;
+    assert_eq!(stage.servers().len(), 3, "{}", stage.story());
     // What is no reason to exchange machines is brought to those that are there.
     let patch = Patch::Merge(json!({"spec": {"template": {"spec": {"creationTimeout": "25m0s"}}}}));
     deployments.patch(&name, &PatchParams::default(), &patch).await.unwrap();

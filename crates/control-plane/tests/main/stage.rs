@@ -6,7 +6,7 @@ use hostler_base::{Chance, Clock, Transport};
 use hostler_control_plane::{Process, Program, Store};
 use hostler_gardener::api::{Machine, MachineClass};
 use hostler_sim::{
-    Context, Paths, Plan, Proxy, World,
+    Context, HollowNodes, Paths, Plan, Proxy, World,
     stackit::{ServerView, Settings, Stackit},
 };
 use k8s_openapi::api::core::v1::{Namespace, Node, Secret};
@@ -99,6 +99,7 @@ impl Drop for Directory {
 pub struct Stage {
     pub world: World,
     pub cloud: Stackit,
+    pub nodes: HollowNodes,
     pub admin: Client,
     pub namespace: String,
     pub directory: Arc<Directory>,
@@ -141,8 +142,9 @@ impl Stage {
         let kubernetes = world.kubernetes();
         world.add_server(CONTROL, Paths::Kubernetes, kubernetes);
         let nodes = world.start_hollow_nodes();
-        world.add_background(cloud.clone().drive(nodes));
-        let stage = Self { world, cloud, admin, namespace, directory: Arc::new(Directory::new()), foreign };
+        world.add_background(cloud.clone().drive(nodes.clone()));
+        let directory = Arc::new(Directory::new());
+        let stage = Self { world, cloud, nodes, admin, namespace, directory, foreign };
         stage.watch_invariants();
         stage
     }
