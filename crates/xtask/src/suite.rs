@@ -57,6 +57,17 @@ pub struct Tally {
     left_out: BTreeMap<String, usize>,
     /// What was not looked at and is no test.
     pub remarks: Vec<String>,
+    /// What tests counted: boundaries of sweeps, calls per machine.
+    counted: Vec<String>,
+}
+
+/// A line of a test's output that begins so is told at the end.
+const COUNTS: [&str; 3] = ["sweep ", "killed at ", "1000 machines"];
+
+fn counts(line: &str) -> bool {
+    // What a sweep found wrong is either shown by the test that fails, or it was to be found.
+    let found = line.starts_with("sweep ") && !line.ends_with(" 0 failed");
+    COUNTS.iter().any(|start| line.starts_with(start)) && !found
 }
 
 pub fn run(names: &[&str]) -> Result<(), String> {
@@ -186,6 +197,7 @@ fn read(line: &str, label: &str, tally: &mut Tally) {
     for (_, reason) in output.lines().filter_map(|text| text.split_once("SKIPPED: ")) {
         *tally.left_out.entry(reason.to_owned()).or_default() += 1;
     }
+    tally.counted.extend(output.lines().filter(|text| counts(text)).map(|text| format!("{label}: {text}")));
     match lines::text(line, "event").as_deref() {
         Some("ok") => tally.passed += 1,
         Some("ignored") => tally.ignored += 1,
@@ -231,6 +243,9 @@ pub fn report(tally: &Tally, start: Instant) -> Result<(), String> {
     for (seconds, name) in times.iter().take(10) {
         println!("  {seconds:7.2} s  {name}");
     }
+    for line in counted(tally) {
+        println!("{line}");
+    }
     for line in left_out(tally) {
         println!("{line}");
     }
@@ -243,6 +258,16 @@ pub fn report(tally: &Tally, start: Instant) -> Result<(), String> {
     let passed = tally.passed.saturating_sub(skipped - tally.ignored);
     println!("{passed} passed, {} failed, {skipped} skipped", tally.failed.len());
     verdict(tally, env::var_os("CI").is_some())
+}
+
+/// What tests counted, in the order of its text, whoever ended first.
+fn counted(tally: &Tally) -> Vec<String> {
+    let mut lines: Vec<String> = tally.counted.iter().map(|line| format!("  {line}")).collect();
+    lines.sort();
+    if !lines.is_empty() {
+        lines.insert(0, "what was counted:".to_owned());
+    }
+    lines
 }
 
 /// What was left out, with the number of tests.
@@ -325,6 +350,31 @@ mod tests {
         tally.failed.push("d".to_owned());
         assert!(verdict(&tally, false).is_err());
         assert!(verdict(&Tally::default(), false).is_err_and(|why| why.contains("no test ran")));
+    }
+
+    #[test]
+    fn what_tests_count_is_told_though_they_pass() {
+        let mut tally = Tally::default();
+        for (name, output) in [
+            ("b", r"sweep one life: 70 boundaries, 1200 runs, 17 runs/s, 0 failed\n\nnoise of a sweep\n"),
+            ("a", r"1000 machines up and down: 3.1 cloud calls each\nand more\n"),
+            ("c", r"killed at 23 boundaries, nothing lost\n"),
+            ("d", r"sweep a wrong one: 3 boundaries, 9 runs, 5 runs/s, 2 failed\nat x\n"),
+        ] {
+            let line =
+                format!(r#"{{ "type": "test", "name": "{name}", "event": "ok", "stdout": "{output}" }}"#);
+            read(&line, "x", &mut tally);
+        }
+        assert_eq!(
+            counted(&tally),
+            [
+                "what was counted:",
+                "  x: 1000 machines up and down: 3.1 cloud calls each",
+                "  x: killed at 23 boundaries, nothing lost",
+                "  x: sweep one life: 70 boundaries, 1200 runs, 17 runs/s, 0 failed",
+            ]
+        );
+        assert_eq!(counted(&Tally::default()), [""; 0]);
     }
 
     #[test]
