@@ -28,7 +28,8 @@ pub fn failure_of(purpose: Purpose, status: StatusCode, body: &[u8]) -> Failure 
     let code = match status.as_u16() {
         401 => Code::Unauthenticated,
         429 => Code::Unavailable,
-        _ if wants_room && is_about_capacity(&text) => Code::ResourceExhausted,
+        // What it says counts however far down: only what people are shown is cut short.
+        _ if wants_room && is_about_capacity(&String::from_utf8_lossy(body)) => Code::ResourceExhausted,
         // Something on the way that does not know the API says 404 too: only the API's own word counts.
         404 | 410 if own.is_none() => Code::Unavailable,
         // What is missing is not what was asked for but what it is to be made of.
@@ -70,6 +71,7 @@ mod tests {
         Aborted, DeadlineExceeded, FailedPrecondition, InvalidArgument, NotFound, PermissionDenied,
         ResourceExhausted, Unauthenticated, Unavailable, Unknown,
     };
+    use serde_json::json;
 
     const OWN: &str = r#"{"code": 1, "msg": "something is wrong"}"#;
     const PAGE: &str = "<html>not found</html>";
@@ -127,6 +129,27 @@ mod tests {
             let status = StatusCode::from_u16(status).unwrap();
             let found = Purpose::ALL.map(|purpose| failure_of(purpose, status, body.as_bytes()).code);
             assert_eq!(found, codes, "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn words_about_room_count_however_far_down_they_stand() {
+        let far = format!("{}No valid host was found", "x".repeat(1000));
+        let wordy = json!({"code": 500, "msg": far}).to_string();
+        let aside = json!({"code": 500, "msg": "no", "details": {"reason": "Quota exceeded"}}).to_string();
+        for body in [wordy, aside, far] {
+            let of = |purpose, status| failure_of(purpose, status, body.as_bytes());
+            for status in [StatusCode::BAD_REQUEST, StatusCode::FORBIDDEN, StatusCode::INTERNAL_SERVER_ERROR]
+            {
+                for purpose in [Purpose::Create, Purpose::Change] {
+                    let failure = of(purpose, status);
+                    assert_eq!(failure.code, ResourceExhausted, "{purpose:?} {failure}");
+                    assert!(failure.message.len() < 500, "{failure}");
+                }
+                for purpose in [Purpose::Read, Purpose::Delete] {
+                    assert_ne!(of(purpose, status).code, ResourceExhausted, "{purpose:?} {status}");
+                }
+            }
         }
     }
 
