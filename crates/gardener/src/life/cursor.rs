@@ -24,19 +24,20 @@ pub enum Cursor {
 }
 
 impl Cursor {
-    /// Reads the cursor. The first text that occurs wins, in the order of the flow.
+    /// Reads the cursor. Every text ends with what comes next; what stands before may be the words of a cloud, which
+    /// nobody shall be led by. Only in a text with another end the first one that occurs wins, in the order of the flow.
     pub fn read(description: &str) -> Self {
-        [
+        let texts = [
             (text::GET_VM_STATUS, Self::GetVmStatus),
             (text::DRAIN, Self::Drain),
             (text::DELETE_ATTACHMENTS, Self::DeleteAttachments),
             (text::DELETE_VM, Self::DeleteVm),
             (text::DELETE_NODE, Self::DeleteNode),
             (text::REMOVE_FINALIZER, Self::RemoveFinalizer),
-        ]
-        .into_iter()
-        .find_map(|(text, cursor)| description.contains(text).then_some(cursor))
-        .unwrap_or(Self::Start)
+        ];
+        let at_the_end = texts.iter().find(|(text, _)| description.trim_end().ends_with(text));
+        let anywhere = || texts.iter().find(|(text, _)| description.contains(text));
+        at_the_end.or_else(anywhere).map_or(Self::Start, |(_, cursor)| *cursor)
     }
 }
 
@@ -65,18 +66,31 @@ mod tests {
                 "No node object found for \"n\", continuing deletion flow. Initiate machine object finalizer removal",
                 Cursor::RemoveFinalizer,
             ),
-            // What a cloud says may lead back to a step that was taken, never past one that was not.
-            (
-                "VM deletion failed due to - Initiate machine object finalizer removal. Aborting operation. Initiate VM deletion",
-                Cursor::DeleteVm,
-            ),
-            (
-                "VM deletion failed due to - Initiate node drain. Aborting operation. Initiate VM deletion",
-                Cursor::Drain,
-            ),
         ];
         for (description, cursor) in cases {
             assert_eq!(Cursor::read(description), cursor, "{description}");
+        }
+    }
+
+    #[test]
+    fn the_words_of_a_cloud_lead_nobody_astray() {
+        let texts = [
+            (text::GET_VM_STATUS, Cursor::GetVmStatus),
+            (text::DRAIN, Cursor::Drain),
+            (text::DELETE_ATTACHMENTS, Cursor::DeleteAttachments),
+            (text::DELETE_VM, Cursor::DeleteVm),
+            (text::DELETE_NODE, Cursor::DeleteNode),
+            (text::REMOVE_FINALIZER, Cursor::RemoveFinalizer),
+        ];
+        for (inside, other) in texts {
+            for (end, cursor) in texts {
+                for space in ["", " ", "\n"] {
+                    let description =
+                        format!("VM deletion failed due to - {inside}. Aborting operation. {end}{space}");
+                    assert_eq!(Cursor::read(&description), cursor, "{description}");
+                }
+            }
+            assert_eq!(Cursor::read(&format!("{inside} and so on")), other, "{inside}");
         }
     }
 }
