@@ -2,7 +2,8 @@
 /// machine can be found again whatever happens after that call.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
-    /// Whose machine it is: one value per cluster and namespace that shares a cloud project with others.
+    /// Whose machine it is: one value per cluster and namespace that shares a cloud project with others. Empty if
+    /// nobody gave it one.
     pub domain: String,
     /// The name of the object the machine is for.
     pub machine: String,
@@ -38,12 +39,15 @@ pub enum Recognition {
 
 impl Identity {
     /// Whether a machine with these marks is the one meant. The class need not agree once the domain does: a
-    /// machine stays itself when its object is moved to another class.
+    /// machine stays itself when its object is moved to another class. The domain without a name is no such
+    /// domain, because many may share it who know nothing of each other: there the class has to agree.
     pub fn recognise(&self, marks: &Marks) -> Recognition {
         let same_machine = marks.machine.as_deref() == Some(&*self.machine);
         let same_class = marks.class.as_deref() == Some(&*self.class);
         match marks.domain.as_deref() {
-            Some(domain) if domain == self.domain && same_machine => Recognition::Ours,
+            Some(domain) if domain == self.domain && same_machine && (same_class || !domain.is_empty()) => {
+                Recognition::Ours
+            }
             None if same_machine && same_class => Recognition::WithoutDomain,
             _ => Recognition::Foreign,
         }
@@ -90,8 +94,8 @@ mod tests {
 
     #[test]
     fn recognition_is_strict() {
-        let identity = Identity { domain: "shoot-a".into(), machine: "m1".into(), class: "c1".into() };
-        let table = [
+        let of = |domain: &str| Identity { domain: domain.into(), machine: "m1".into(), class: "c1".into() };
+        let named = [
             (marks(Some("shoot-a"), Some("m1"), Some("c1")), Recognition::Ours),
             (marks(Some("shoot-a"), Some("m1"), Some("c2")), Recognition::Ours),
             (marks(Some("shoot-a"), Some("m1"), None), Recognition::Ours),
@@ -104,8 +108,19 @@ mod tests {
             (marks(None, Some("m1"), None), Recognition::Foreign),
             (Marks::default(), Recognition::Foreign),
         ];
-        for (marks, expected) in table {
-            assert_eq!(identity.recognise(&marks), expected, "{marks:?}");
+        let nameless = [
+            (marks(Some(""), Some("m1"), Some("c1")), Recognition::Ours),
+            (marks(Some(""), Some("m1"), Some("c2")), Recognition::Foreign),
+            (marks(Some(""), Some("m1"), None), Recognition::Foreign),
+            (marks(Some(""), Some("m2"), Some("c1")), Recognition::Foreign),
+            (marks(Some("shoot-a"), Some("m1"), Some("c1")), Recognition::Foreign),
+            (marks(None, Some("m1"), Some("c1")), Recognition::WithoutDomain),
+            (marks(None, Some("m1"), Some("c2")), Recognition::Foreign),
+        ];
+        for (domain, table) in [("shoot-a", &named[..]), ("", &nameless[..])] {
+            for (marks, expected) in table {
+                assert_eq!(of(domain).recognise(marks), *expected, "{domain:?} {marks:?}");
+            }
         }
     }
 

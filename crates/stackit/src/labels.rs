@@ -57,7 +57,7 @@ impl LabelNames {
             _ => self.cluster(&labels),
         };
         Marks {
-            // A server without a cluster label belongs to the domain without a name.
+            // A server without a cluster label belongs to the domain without a name, where its class counts, too.
             domain: Some(meant.unwrap_or_default().to_owned()),
             machine: label(&self.machine),
             class: label(&self.class),

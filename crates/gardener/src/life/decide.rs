@@ -180,11 +180,13 @@ fn is_foreign(server: &Server, identity: &Identity) -> bool {
 }
 
 fn foreign(id: &ProviderId, identity: &Identity) -> Failure {
+    let Identity { domain, machine, class } = identity;
+    // Without a cluster's name the class counts, too: whoever moved the Machine to another one has to know.
+    let of = if domain.is_empty() { format!(" of class {class:?}") } else { String::new() };
     Failure::new(
         Code::FailedPrecondition,
         format!(
-            "spec.providerID: the server {id} is not labelled as machine {:?} and is left alone: correct the id or remove it",
-            identity.machine
+            "spec.providerID: the server {id} is not labelled as machine {machine:?}{of} and is left alone: correct the id or remove it"
         ),
     )
 }

@@ -182,6 +182,29 @@ async fn a_class_is_listed_without_what_others_made() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn without_a_cluster_label_the_class_decides() {
+    let mut order = order_of("m-1", &json!({"labels": null}));
+    order.identity.domain = String::new();
+    for (class, ours) in [(Some("c"), true), (Some("of-another-cluster"), false), (None, false)] {
+        let stage = Stage::new();
+        assert_eq!(stage.driver.describe(&order.spec).unwrap().domain, "");
+        let mut labels = vec![("kubernetes.io/machine", "m-1")];
+        labels.extend(class.map(|class| ("kubernetes.io/machineclass", class)));
+        let id = stackit_id(&stage.cloud.add_foreign(PROJECT, REGION, "m-1", &labels));
+        let found = stage.driver.find(&order.identity, None).await.unwrap().found;
+        assert_eq!(found.machines().len(), usize::from(ours), "{class:?}");
+        let deleted = stage.driver.delete(&order, &id).await;
+        assert_eq!(stage.calls("DeleteServer"), u64::from(ours), "{class:?}");
+        match deleted {
+            Ok(deletion) => assert_eq!((deletion, ours), (Deletion::Ordered, true), "{class:?}"),
+            Err(failure) => {
+                assert_eq!((failure.code, ours), (Code::FailedPrecondition, false), "{class:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn every_match_is_found_and_can_be_deleted() {
     let stage = Stage::new();
     let order = order("m-1");
