@@ -124,7 +124,9 @@ impl Process {
         self.fences().iter().for_each(|(_, fence)| fence.close());
     }
 
-    /// The live incarnations stand still: nothing of them is polled, none of their calls leaves.
+    /// The live incarnations stand still: none of their calls leaves, no answer reaches them, and their root is not
+    /// polled. Tasks that they have spawned are not frozen: their timers go on, as those of a process do that cannot
+    /// reach anybody.
     pub fn stall(&self) {
         self.fences().iter().for_each(|(_, fence)| fence.stall());
     }
@@ -267,7 +269,7 @@ impl Supervisor {
     }
 }
 
-/// Runs `root` as long as its process is awake: while it stalls, nothing of it is polled.
+/// Runs `root` as long as its process is awake: while it stalls, it is not polled. What it has spawned is.
 async fn while_awake<T>(fence: &Fence, root: impl Future<Output = T>) -> T {
     let mut root = pin!(root);
     loop {

@@ -1,15 +1,15 @@
 //! The client stack: what every call to Kubernetes or a cloud goes through, in production and in tests.
 //!
-//! From the outside in: counted and timed, given a user agent, held back by the rate limit, stopped by the
-//! leader fence, and bounded in time. The fence comes after the rate limit, because a call that waited may
-//! no longer be ours to make.
+//! From the outside in: counted and timed, given a user agent, held back by the rate limit, bounded in time, and
+//! stopped by the leader fence. The fence comes after the rate limit, because a call that waited may no longer be
+//! ours to make; and the call's time begins before the fence is looked at, so that it is over before the lease is.
 
 mod call;
 mod limit;
 mod timeout;
 
 pub use call::{CallName, ReadOnly};
-pub use limit::Rate;
+pub use limit::{Rate, behind_others};
 pub use timeout::TimedOut;
 
 use crate::{Fence, metrics::Metrics};
@@ -62,11 +62,11 @@ pub fn stack(inner: Transport, options: &StackOptions) -> Transport {
         request.headers_mut().insert(USER_AGENT, agent.clone());
         request
     };
-    let bounded = timeout::bounded(inner, options.timeout);
-    let fenced = call::fenced(bounded, options.fence.clone(), options.timeout);
+    let fenced = call::fenced(inner, options.fence.clone(), options.timeout);
+    let bounded = timeout::bounded(fenced, options.timeout, options.clock.clone());
     let limited = match options.rate {
-        Some(rate) => limit::limited(fenced, rate, options.clock.clone()),
-        None => fenced,
+        Some(rate) => limit::limited(bounded, rate, options.clock.clone()),
+        None => bounded,
     };
     let introduced = transport::from_service(limited.map_request(introduce));
     let server = options.server.as_deref();

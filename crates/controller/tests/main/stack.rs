@@ -2,7 +2,7 @@ use crate::support::{SECOND, World, config_map, pass};
 use bytes::Bytes;
 use hostler_base::{Body, BoxError, Transport, transport};
 use hostler_controller::{
-    Fence, Fenced, Rate, ReadOnly, StackOptions,
+    Fence, Fenced, Rate, ReadOnly, StackOptions, behind_others,
     client::{CallName, TimedOut},
     kube_client, stack, transport_to,
 };
@@ -12,11 +12,13 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, api::PostParams};
 use std::{
     convert::Infallible,
+    pin::pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
+use tokio::sync::Notify;
 use tower::ServiceExt;
 
 type Frame = Result<http_body::Frame<Bytes>, Infallible>;
@@ -98,6 +100,31 @@ async fn calls_are_introduced_and_spaced() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn calls_that_let_others_go_first_hold_nobody_up() {
+    let world = World::new(1);
+    let rate = Some(Rate { per_second: 10.0, burst: 1 });
+    let options = StackOptions { rate, ..options(&world) };
+    let client =
+        kube_client(world.server.transport(hostler_apiserver::ApiServer::admin()), &options, "default");
+    let maps: Api<ConfigMap> = Api::default_namespaced(client);
+    let start = tokio::time::Instant::now();
+    let many = futures::future::join_all((0..50).map(|_| async {
+        behind_others(maps.get_opt("a")).await.unwrap();
+    }));
+    let few = async {
+        pass(SECOND).await;
+        let begin = tokio::time::Instant::now();
+        for _ in 0..5 {
+            maps.get_opt("a").await.unwrap();
+        }
+        begin.elapsed()
+    };
+    let (_, few) = futures::join!(many, few);
+    assert!(few <= SECOND * 7 / 10, "five calls took {few:?}");
+    assert!(start.elapsed() <= SECOND * 6, "all took {:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_fence_stops_what_changes_something_and_nothing_else() {
     let world = World::new(1);
     let seen = Arc::default();
@@ -135,6 +162,38 @@ async fn a_call_that_waited_for_its_turn_meets_the_fence_then() {
     let error = send(&client, request("POST", "/v2/servers")).await.unwrap_err();
     assert_eq!(error.downcast_ref::<Fenced>().unwrap().left, SECOND * 2);
     assert_eq!(seen.lock().unwrap().len(), 1);
+}
+
+/// Sends a call as soon as there is a connection.
+fn connecting(connected: &Arc<Notify>, seen: &Arc<Mutex<Vec<(u128, String)>>>) -> Transport {
+    let (connected, door) = (connected.clone(), door(seen));
+    transport::from_service(tower::service_fn(move |request: Request<Body>| {
+        let (connected, answer) = (connected.clone(), transport::send(&door, request));
+        async move {
+            connected.notified().await;
+            answer.await
+        }
+    }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_time_is_over_is_not_sent_when_it_wakes() {
+    let world = World::new(1);
+    for (stood_still, sent) in [(SECOND * 4, true), (SECOND * 5, false), (SECOND * 3600, false)] {
+        let (connected, seen) = (Arc::<Notify>::default(), Arc::default());
+        let fence = Fence::closed(world.clock.clone());
+        fence.extend(world.clock.instant(), world.clock.now(), SECOND * 15);
+        let client = stack(connecting(&connected, &seen), &world.options(fence));
+        let mut call = pin!(send(&client, request("POST", "/v2/servers")));
+        assert!(futures::poll!(&mut call).is_pending(), "there is no connection yet");
+        // The process stands still. When it wakes up everything is there at once: connection and end of time.
+        connected.notify_one();
+        tokio::time::advance(stood_still).await;
+        let answer = call.await;
+        assert_eq!(seen.lock().unwrap().len(), usize::from(sent), "{stood_still:?}");
+        assert_eq!(answer.is_ok(), sent, "{answer:?}");
+        assert!(answer.err().is_none_or(|error| error.is::<TimedOut>()));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,6 +23,7 @@ use async_trait::async_trait;
 use hostler_base::{Chance, Clock, Entropy, stable_hash};
 use hostler_controller::{
     Cache, EventKind, Key, Lane, Outcome, Queue, QueueOptions, Reconciler, Recorder, Run, Trouble, Wait,
+    behind_others,
 };
 use hostler_driver::{Address, Driver, Failure, Identity, Order};
 use hostler_node::Drainer;
@@ -42,6 +43,8 @@ pub use setup::{Parts, Target, run};
 
 /// A run that has taken so many steps gives others a turn.
 const STEPS_PER_RUN: usize = 24;
+/// The lane of machines that come or stay.
+const COMING: &str = "create";
 /// A thaw wakes everybody; this is for the case that nobody does.
 const FROZEN_AGAIN: Duration = Duration::from_mins(10);
 
@@ -142,7 +145,7 @@ impl Reconciler for MachineController {
         match self.caches.machines.get(key) {
             Some(machine) if self.turn(&machine).is_some() => self.lane_named("drain"),
             Some(machine) if machine.meta().deletion_timestamp.is_some() => self.lane_named("delete"),
-            _ => self.lane_named("create"),
+            _ => self.lane_named(COMING),
         }
     }
 
@@ -158,7 +161,16 @@ impl Reconciler for MachineController {
         if self.frozen.is_frozen() && machine.meta().deletion_timestamp.is_none() {
             return Ok(Outcome::Wait { reason: "Frozen", check: Some(FROZEN_AGAIN) });
         }
-        let mut machine = Box::new(Machine::clone(&machine));
+        // However many machines go, those that come do not wait for them.
+        let stays = self.lane(&run.key).name == COMING;
+        let live = Box::pin(self.live(Box::new(Machine::clone(&machine)), &run.key));
+        if stays { live.await } else { behind_others(live).await }
+    }
+}
+
+impl MachineController {
+    /// Takes one step after another until there is nothing more to do now.
+    async fn live(&self, mut machine: Box<Machine>, key: &Key) -> Result<Outcome, Trouble> {
         let mut memory = Memory::default();
         for _ in 0..STEPS_PER_RUN {
             let means = self.means(&machine, Purpose::LookAfter);
@@ -168,7 +180,7 @@ impl Reconciler for MachineController {
             tracing::debug!(?step, "decided");
             self.note_drain(&machine, &seen);
             self.tell_nonsense(&machine, &seen.preserve);
-            self.tell(&run.key, &machine, &step);
+            self.tell(key, &machine, &step);
             match self.act(machine, step, &mut memory, means).await? {
                 Next::Again(returned) => machine = returned,
                 Next::End(outcome) => return memory.trouble.map_or(Ok(outcome), Err),
@@ -176,9 +188,7 @@ impl Reconciler for MachineController {
         }
         Ok(Outcome::After(Duration::ZERO))
     }
-}
 
-impl MachineController {
     fn lane_named(&self, name: &'static str) -> Lane {
         Lane { name, workers: self.options.workers }
     }
