@@ -33,6 +33,15 @@ fn with_dashes(argument: &str) -> Option<String> {
     name.contains('_').then(|| format!("--{}{value}", name.replace('_', "-")))
 }
 
+/// Reads a yes or no as Go's flags do.
+pub fn go_bool(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "True" | "TRUE" => Ok(true),
+        "0" | "f" | "F" | "false" | "False" | "FALSE" => Ok(false),
+        _ => Err("give true or false".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,9 @@
 //! `hostler machine-controller`: the Gardener Machine controller as a process of its own.
 
-use crate::{entropy, kubeconfig, kubeconfig::Cluster, machine_sets, stop::StopSignals, upstream, web};
+use crate::{
+    arguments::go_bool, entropy, kubeconfig, kubeconfig::Cluster, machine_sets, stop::StopSignals, upstream,
+    web,
+};
 use anyhow::{Context, bail};
 use axum::{Router, http::header::CONTENT_TYPE, routing::get};
 use clap::{ArgAction, Args};
@@ -52,7 +55,7 @@ pub struct Options {
     #[arg(long, default_value_t = 10259)]
     port: u16,
     /// Whether only one of several instances works at a time.
-    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go_bool, value_name = "BOOL")]
     leader_elect: bool,
     /// How long others wait after the leader's last sign of life.
     #[arg(long, default_value = "15s", value_name = "DURATION")]
@@ -114,7 +117,7 @@ pub struct Options {
     #[arg(long, default_value_t = 10, value_name = "SERVERS")]
     machine_safety_orphan_vms_limit: usize,
     /// Tell of them and delete none.
-    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go_bool, value_name = "BOOL")]
     machine_safety_orphan_vms_dry_run: bool,
     /// Calls per second to each Kubernetes API.
     #[arg(long, default_value_t = 20.0, value_name = "CALLS")]
@@ -166,9 +169,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let stacked = |client, cluster: Option<&Cluster>| {
         stack_options(client, cluster, &options, fence.clone(), &metrics, &clock)
     };
-    // What an attempt's horizon rests on: no create call is under way for longer.
-    let timeout = options.call_timeout(options.leader_elect_renew_deadline.0.min(CALL_LIMIT.unsigned_abs()));
-    let cloud = StackOptions { rate: None, timeout, ..stacked("stackit", None) };
+    let cloud = cloud_options(&options, fence.clone(), &metrics, &clock);
     let counted = metrics.register_with(ApiMetrics::new).counted(web::transport()?, clock.clone());
     let cloud = stack(counted, &cloud);
     let surroundings =
@@ -205,7 +206,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         health: health.clone(),
         instance,
         entropy: entropy::system(),
-        token_groups: options.bootstrap_token_auth_extra_groups.clone(),
+        token_groups: options.token_groups(),
     };
     let stop = CancellationToken::new();
     // Boxed: these are large futures.
@@ -263,6 +264,11 @@ impl Options {
                 dry_run: self.machine_safety_orphan_vms_dry_run,
             },
         }
+    }
+
+    /// What bootstrap tokens say about their groups.
+    fn token_groups(&self) -> String {
+        self.bootstrap_token_auth_extra_groups.clone()
     }
 
     /// Values that would let nobody work, or two at once, are refused at the start.
@@ -370,6 +376,13 @@ fn stack_options(
         metrics: metrics.clone(),
         clock: clock.clone(),
     }
+}
+
+/// How the cloud is called: it has a limit of its own for each project.
+fn cloud_options(options: &Options, fence: Fence, metrics: &Metrics, clock: &Clock) -> StackOptions {
+    // What an attempt's horizon rests on: no create call is under way for longer.
+    let timeout = options.call_timeout(options.leader_elect_renew_deadline.0.min(CALL_LIMIT.unsigned_abs()));
+    StackOptions { rate: None, timeout, ..stack_options("stackit", None, options, fence, metrics, clock) }
 }
 
 /// The control cluster and the target cluster, if there is one.

@@ -1,7 +1,10 @@
 use super::*;
 use clap::{Command, FromArgMatches};
+use hostler_base::{Body, transport};
 use hostler_gardener::sets::SetOptions;
+use http::{Request, Response};
 use serde_json::{Value, json};
+use std::convert::Infallible;
 
 /// The flags of Gardener's provider binaries, with their defaults.
 const FLAGS: [(&str, &str); 40] = [
@@ -217,5 +220,110 @@ fn what_makes_no_sense_is_refused() {
     ] {
         let error = parsed(flags).check().unwrap_err().to_string();
         assert!(error.contains(expected), "{flags:?}: {error}");
+    }
+}
+
+#[test]
+fn bools_are_read_as_go_reads_them() {
+    let is_bool = |argument: &&clap::Arg| {
+        argument.get_value_names().is_some_and(|names| names.iter().any(|name| name == "BOOL"))
+    };
+    let all = command();
+    let flags: Vec<&str> = all.get_arguments().filter(is_bool).filter_map(clap::Arg::get_long).collect();
+    assert!(flags.len() >= 6 && flags.contains(&"with-machine-sets"), "{flags:?}");
+    let switches = all.get_arguments().filter(|argument| matches!(argument.get_action(), ArgAction::SetTrue));
+    assert_eq!(switches.count(), 0, "a flag without a value takes none");
+    let read = |argument: &str, flag: &str| {
+        let matches = command().try_get_matches_from(["machine-controller", argument]).ok()?;
+        matches.get_one::<bool>(&flag.replace('-', "_")).copied()
+    };
+    for flag in flags {
+        for (value, expected) in [
+            ("", Some(true)),
+            ("=1", Some(true)),
+            ("=t", Some(true)),
+            ("=T", Some(true)),
+            ("=true", Some(true)),
+            ("=True", Some(true)),
+            ("=TRUE", Some(true)),
+            ("=0", Some(false)),
+            ("=f", Some(false)),
+            ("=F", Some(false)),
+            ("=false", Some(false)),
+            ("=False", Some(false)),
+            ("=FALSE", Some(false)),
+            ("=", None),
+            ("=yes", None),
+            ("=tRUE", None),
+            ("=01", None),
+        ] {
+            assert_eq!(read(&format!("--{flag}{value}"), flag), expected, "--{flag}{value}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lease_limits_and_groups_are_those_of_the_flags() {
+    let options = parsed(&[
+        "--namespace=shoot",
+        "--leader-elect-lease-duration=30s",
+        "--leader-elect-renew-deadline=20s",
+        "--leader-elect-retry-period=4s",
+        "--kube-api-qps=2",
+        "--kube-api-burst=3",
+        "--bootstrap-token-auth-extra-groups=system:bootstrappers:one,system:bootstrappers:two",
+    ]);
+    options.check().unwrap();
+    let second = Duration::from_secs(1);
+    let lease = lease(&options, "me");
+    assert_eq!(
+        (lease.duration, lease.renew_deadline, lease.retry_period),
+        (30 * second, 20 * second, 4 * second)
+    );
+    let named = [lease.namespace.as_str(), lease.name.as_str(), lease.identity.as_str()];
+    assert_eq!(named, ["shoot", "machine-controller", "me"]);
+    assert_eq!(options.token_groups(), "system:bootstrappers:one,system:bootstrappers:two");
+
+    let door = tower::service_fn(|_: Request<Body>| async {
+        Ok::<_, Infallible>(Response::new(transport::empty()))
+    });
+    let clock = Clock::system();
+    let stacked =
+        stack_options("control", None, &options, Fence::open(clock.clone()), &Metrics::new(), &clock);
+    let client = stack(transport::from_service(door), &stacked);
+    let start = clock.instant();
+    for _ in 0..5 {
+        transport::send(&client, Request::new(transport::empty())).await.unwrap();
+    }
+    assert_eq!(start.elapsed(), second, "three at once, then one each half second");
+}
+
+#[test]
+fn no_call_may_outlast_the_lease() {
+    let clock = Clock::system();
+    let closed = || Fence::closed(clock.clone());
+    for (flags, kube, cloud) in [
+        (&[][..], 5, 10),
+        (
+            &[
+                "--leader-elect-lease-duration=3s",
+                "--leader-elect-renew-deadline=2s",
+                "--leader-elect-retry-period=500ms",
+            ],
+            1,
+            2,
+        ),
+        (&["--leader-elect-lease-duration=200s", "--leader-elect-renew-deadline=100s"], 5, 50),
+        (&["--leader-elect=false"], 5, 10),
+    ] {
+        let options = parsed(flags);
+        options.check().unwrap();
+        let stacked = stack_options("control", None, &options, closed(), &Metrics::new(), &clock);
+        let cloud_stack = cloud_options(&options, closed(), &Metrics::new(), &clock);
+        assert_eq!(stacked.timeout, Duration::from_secs(kube), "{flags:?}");
+        assert_eq!(cloud_stack.timeout, Duration::from_secs(cloud), "{flags:?}");
+        for stacked in [stacked, cloud_stack] {
+            assert_eq!(stacked.fence.left(), Some(Duration::ZERO), "the fence of the lease is in it");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The controllers of MachineSets and MachineDeployments, for where Gardener's own manager does not run. They work only
 //! while this process holds that one's lease, so the two never work at once.
 
-use crate::kubeconfig::Cluster;
+use crate::{arguments::go_bool, kubeconfig::Cluster};
 use anyhow::bail;
 use clap::{ArgAction, Args};
 use hostler_base::{Chance, GoDuration};
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 #[group(id = "machine-sets")]
 pub struct Options {
     /// Looks after MachineSets and MachineDeployments too, in place of Gardener's machine-controller-manager.
-    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go_bool, value_name = "BOOL")]
     pub with_machine_sets: bool,
     /// So many machines more than allowed, and a MachineSet makes no more.
     #[arg(long, default_value_t = 2, value_name = "MACHINES", value_parser = clap::value_parser!(i32).range(0..))]
@@ -25,7 +25,7 @@ pub struct Options {
     #[arg(long, default_value = "1m", value_name = "DURATION")]
     machine_safety_overshooting_period: GoDuration,
     /// Whether the cluster autoscaler shall leave nodes alone while their machines are exchanged.
-    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    #[arg(long, default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go_bool, value_name = "BOOL")]
     autoscaler_scaledown_annotation_during_rollout: bool,
 }
 

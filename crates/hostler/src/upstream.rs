@@ -1,6 +1,7 @@
 //! Flags of Gardener's provider binaries that mean nothing there, or something that is not needed here. They are taken
 //! so that a command line can be used as it is.
 
+use crate::arguments::go_bool;
 use anyhow::bail;
 use clap::{ArgAction, Args};
 use hostler_base::GoDuration;
@@ -18,10 +19,10 @@ pub struct Options {
     #[arg(long, default_value = "0s", value_name = "DURATION", hide = true)]
     controller_start_interval: GoDuration,
     /// There are no profiles of Go's kind in this process; a warning says so.
-    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", hide = true)]
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go_bool, value_name = "BOOL", hide = true)]
     profiling: bool,
     /// The same; needs --profiling.
-    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", hide = true)]
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go_bool, value_name = "BOOL", hide = true)]
     contention_profiling: bool,
     /// What the lease is; there are only Leases.
     #[arg(long, default_value = "leases", value_name = "KIND", hide = true)]
