@@ -306,9 +306,12 @@ impl Driver for StackitDriver {
         self.poller.stir();
         let wanted = self.own_id(id)?;
         let listing = self.poller.next_listing().await?;
-        // A list that does not show it may be behind.
+        // A list that does not show it may be behind, and one that shows it as gone is only the second word on that.
         let Some(server) = listing.server(wanted) else { return self.find(identity, Some(id)).await };
         let machine = self.machine(server, Some(&identity.domain))?;
+        if !machine.state.is_present() {
+            return self.find(identity, Some(id)).await;
+        }
         let evidence = listing.evidence();
         Ok(Finding { found: Found::from_machines(vec![machine]), evidence })
     }
