@@ -107,6 +107,9 @@ async fn many_machines_share_the_poller() {
         async || machines.list(&ListParams::default()).await.is_ok_and(|list| list.items.is_empty());
     stage.world.run_until("all are gone", SOON, all_gone).await.unwrap();
     assert_eq!(stage.leftovers().await, Vec::<String>::new());
+    let calls = stage.cloud.calls();
+    assert_eq!(calls.get("GetServer"), Some(&20), "each is asked for once, when it is gone: {calls:?}");
+    assert!(calls["ListServers"] < 40, "{calls:?}");
 }
 
 #[tokio::test(start_paused = true)]
