@@ -5,12 +5,16 @@
 mod drain;
 #[path = "main/flow.rs"]
 mod flow;
+#[path = "main/gone.rs"]
+mod gone;
 #[path = "main/health.rs"]
 mod health;
 #[path = "main/in_place.rs"]
 mod in_place;
 #[path = "main/keep.rs"]
 mod keep;
+#[path = "main/letting_go.rs"]
+mod letting_go;
 #[path = "main/life.rs"]
 mod life;
 #[path = "main/metrics.rs"]
@@ -43,6 +47,8 @@ mod sets_sweep;
 mod sweep;
 #[path = "main/template.rs"]
 mod template;
+#[path = "main/thaw.rs"]
+mod thaw;
 #[path = "main/thousand.rs"]
 mod thousand;
 #[path = "main/thrift.rs"]

@@ -10,14 +10,12 @@ use decide::{State, decide};
 use hostler_base::{Chance, Clock};
 use hostler_controller::{Cache, Key, Lane, Metrics, Outcome, Queue, QueueOptions, Reconciler, Run, Trouble};
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
-use kube::{Api, Client, Resource, ResourceExt, api::PostParams};
+use kube::{Api, Client, Resource, api::PostParams};
 use prometheus_client::metrics::gauge::Gauge;
 use std::{
+    collections::BTreeSet,
     fmt::Debug,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -28,13 +26,28 @@ const NOBODY: &str = "dummy_name";
 const SETTLE: Duration = Duration::from_secs(30);
 const RESET: &str = "Machine Health Timeout was reset due to APIServer being unreachable";
 
-/// Whether machines are looked after.
+/// How soon a machine that could not be given another chance is tried again.
+const CHANCE_AGAIN: Duration = Duration::from_secs(5);
+
+/// Which machines are not looked after.
 #[derive(Clone, Default)]
-pub(crate) struct Frozen(Arc<AtomicBool>);
+pub(crate) struct Frozen(Arc<Mutex<Extent>>);
+
+#[derive(Default)]
+struct Extent {
+    all: bool,
+    /// Those that are not thawed yet, when the others are.
+    some: BTreeSet<Key>,
+}
 
 impl Frozen {
-    pub(crate) fn is_frozen(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    pub(crate) fn is_frozen(&self, machine: &Key) -> bool {
+        let extent = self.extent();
+        extent.all || extent.some.contains(machine)
+    }
+
+    fn extent(&self) -> MutexGuard<'_, Extent> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -86,29 +99,43 @@ impl FreezeController {
         answers("control", &machines).await && answers("target", &Api::<Node>::all(self.target.clone())).await
     }
 
-    /// Nobody is Unknown for what happened while nobody could tell.
-    async fn reset(&self) -> Result<(), Trouble> {
-        let api: Api<Machine> = Api::namespaced(self.control.clone(), &self.namespace);
-        for machine in self.machines.filter(is_unknown) {
-            let Some(mut live) = api.get_opt(&machine.name_any()).await? else { continue };
-            if !is_unknown(&live) {
-                continue;
+    fn unknown(&self) -> BTreeSet<Key> {
+        self.machines.filter(is_unknown).iter().map(|machine| Key::of(&**machine)).collect()
+    }
+
+    /// Gives machines another chance, and says which of them could not be given one: these stay frozen, and hold up
+    /// no other.
+    async fn thaw(&self, machines: BTreeSet<Key>) -> BTreeSet<Key> {
+        let mut left = BTreeSet::new();
+        for machine in machines {
+            match self.reset(&machine.name).await {
+                Ok(()) => self.queue.wake_after(machine, SETTLE),
+                Err(error) => {
+                    tracing::warn!(%error, machine = machine.name, "it stays frozen");
+                    left.insert(machine);
+                }
             }
-            let now = Time(self.clock.now());
-            if let Some(status) = &mut live.status {
-                status.current_status.phase = Phase::Running;
-                status.current_status.timeout_active = false;
-                status.current_status.last_update_time = Some(now.clone());
-                let operation = &mut status.last_operation;
-                operation.description = RESET.to_owned();
-                operation.error_code = String::new();
-                operation.state = Some(OperationState::Successful);
-                operation.operation = Some(OperationType::HealthCheck);
-                operation.last_update_time = Some(now);
-            }
-            api.replace_status(&live.name_any(), &PostParams::default(), &live).await?;
         }
-        Ok(())
+        left
+    }
+
+    /// Nobody is Unknown for what happened while nobody could tell.
+    async fn reset(&self, machine: &str) -> Result<(), kube::Error> {
+        let api: Api<Machine> = Api::namespaced(self.control.clone(), &self.namespace);
+        let Some(mut live) = api.get_opt(machine).await?.filter(is_unknown) else { return Ok(()) };
+        let now = Time(self.clock.now());
+        if let Some(status) = &mut live.status {
+            status.current_status.phase = Phase::Running;
+            status.current_status.timeout_active = false;
+            status.current_status.last_update_time = Some(now.clone());
+            let operation = &mut status.last_operation;
+            operation.description = RESET.to_owned();
+            operation.error_code = String::new();
+            operation.state = Some(OperationState::Successful);
+            operation.operation = Some(OperationType::HealthCheck);
+            operation.last_update_time = Some(now);
+        }
+        api.replace_status(machine, &PostParams::default(), &live).await.map(drop)
     }
 }
 
@@ -122,21 +149,31 @@ impl Reconciler for FreezeController {
         let up = self.is_up().await;
         let before = *self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let verdict = decide(before, up, self.clock.now(), self.options);
+        let freezes = verdict.state == State::Frozen;
+        let mut again = verdict.again;
+        if verdict.state == State::Up {
+            // Until this is done all of them stay frozen.
+            let due = if verdict.thaws { self.unknown() } else { self.frozen.extent().some.clone() };
+            let left = self.thaw(due).await;
+            self.frozen.extent().some = left;
+        }
         if verdict.thaws {
-            // Until this is done it stays frozen.
-            self.reset().await?;
             for machine in self.machines.list() {
                 self.queue.wake_after(Key::of(&*machine), SETTLE);
             }
         }
-        let freezes = verdict.state == State::Frozen;
-        if freezes != self.frozen.is_frozen() {
+        let mut extent = self.frozen.extent();
+        if freezes != extent.all {
             tracing::warn!(frozen = freezes, "whether machines are looked after has changed");
         }
-        self.frozen.0.store(freezes, Ordering::Relaxed);
+        extent.all = freezes;
+        if !extent.some.is_empty() {
+            again = again.min(CHANCE_AGAIN);
+        }
+        drop(extent);
         self.gauge.set(i64::from(freezes));
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = verdict.state;
-        Ok(Outcome::After(verdict.again))
+        Ok(Outcome::After(again))
     }
 }
 

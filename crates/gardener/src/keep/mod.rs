@@ -33,6 +33,8 @@ const CLASS: &str = "MachineClass";
 const SECRET: &str = "Secret";
 /// How soon a class whose servers are not all gone is looked at again.
 const SERVERS_AGAIN: Duration = Duration::from_secs(30);
+/// The same for one that nobody wants to be gone.
+const UNHURRIED: Duration = Duration::from_mins(10);
 
 /// The controller of the finalizers of MachineClasses and Secrets.
 pub(crate) struct Keeper {
@@ -102,10 +104,14 @@ impl Keeper {
         }
         let servers = match self.clouds.servers_of(class) {
             Ok(servers) => servers,
-            // Nothing can be ordered with it, and nobody can look for anything with it.
+            // Nothing can be ordered with it any more, but what was made with it earlier may be there.
             Err(failure) => {
-                tracing::warn!(%failure, class = class.name_any(), "let go without a look for servers");
-                return Ok(Sure::Unused);
+                let message = format!(
+                    "the class is kept until its servers can be listed: {failure}; if it never had any, take the finalizer {} off",
+                    names::FINALIZER
+                );
+                self.tell(class, "ServersUnknown", message);
+                return Ok(Sure::NotYet);
             }
         };
         let scope = servers.scope();
@@ -162,7 +168,8 @@ impl Keeper {
             // A cache shows that something is there, never that nothing is.
             Step::Remove => match unused_for_sure().await? {
                 Sure::Used => return Ok(Outcome::Done),
-                Sure::NotYet => return Ok(Outcome::After(SERVERS_AGAIN)),
+                Sure::NotYet if seen.deleting => return Ok(Outcome::After(SERVERS_AGAIN)),
+                Sure::NotYet => return Ok(Outcome::After(UNHURRIED)),
                 Sure::Unused => finalizers.retain(|name| name != finalizer),
             },
         }

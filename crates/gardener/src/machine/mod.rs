@@ -158,7 +158,7 @@ impl Reconciler for MachineController {
             self.kept_up.lock().unwrap_or_else(PoisonError::into_inner).remove(&run.key);
             return Ok(Outcome::Done);
         };
-        if self.frozen.is_frozen() && machine.meta().deletion_timestamp.is_none() {
+        if self.frozen.is_frozen(&run.key) && machine.meta().deletion_timestamp.is_none() {
             return Ok(Outcome::Wait { reason: "Frozen", check: Some(FROZEN_AGAIN) });
         }
         // However many machines go, those that come do not wait for them.
