@@ -19,5 +19,7 @@ mod objects;
 mod playground;
 #[path = "main/process.rs"]
 mod process;
+#[path = "main/standstill.rs"]
+mod standstill;
 #[path = "main/workloads.rs"]
 mod workloads;

@@ -21,12 +21,12 @@ use std::{
 };
 
 /// The playground's own controller looks elsewhere.
-const NAMESPACE: &str = "kube-public";
+pub const NAMESPACE: &str = "kube-public";
 const PROJECT: &str = "11111111-2222-4333-8444-555555555555";
 /// A day: whoever waits for it waits for ever.
 const FOR_EVER: &str = "delay=86400";
 
-async fn create<K>(api: Api<K>, object: Value)
+pub async fn create<K>(api: Api<K>, object: Value)
 where
     K: Clone + DeserializeOwned + Serialize + Debug,
 {
@@ -34,13 +34,13 @@ where
 }
 
 /// A simulated STACKIT in a process of its own.
-struct Cloud {
+pub struct Cloud {
     address: String,
     _process: Process,
 }
 
 impl Cloud {
-    fn start(directory: &Directory) -> Self {
+    pub fn start(directory: &Directory) -> Self {
         let times = ["--set=bootTime=0", "--set=deleteTime=0"];
         let mut command = hostler(&["sim", "stackit", "--listen=127.0.0.1:0"]);
         command.args(times);
@@ -52,7 +52,7 @@ impl Cloud {
         Self { address, _process: process }
     }
 
-    fn call(&self, method: &str, path: &str, body: &Value) -> Value {
+    pub fn call(&self, method: &str, path: &str, body: &Value) -> Value {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let length = body.len();
@@ -67,13 +67,13 @@ impl Cloud {
         serde_json::from_str(body).unwrap_or(Value::Null)
     }
 
-    fn fault(&self, fault: &str) {
+    pub fn fault(&self, fault: &str) {
         let taken = self.call("POST", "/_sim/faults", &json!(fault));
         assert!(taken["operation"].is_string(), "{taken}");
     }
 
     /// How many calls met the fault of this operation.
-    fn met(&self, operation: &str) -> u64 {
+    pub fn met(&self, operation: &str) -> u64 {
         let faults = self.call("GET", "/_sim/faults", &Value::Null);
         let items = faults["items"].as_array().unwrap();
         let found = items.iter().find(|item| item["fault"]["operation"] == operation).unwrap();
@@ -81,7 +81,7 @@ impl Cloud {
     }
 
     /// How many servers there are of each name.
-    fn servers(&self) -> BTreeMap<String, usize> {
+    pub fn servers(&self) -> BTreeMap<String, usize> {
         let state = self.call("GET", "/_sim/state", &Value::Null);
         let mut servers = BTreeMap::new();
         for server in state["servers"].as_array().unwrap() {
@@ -93,6 +93,11 @@ impl Cloud {
 
 /// The program as an image of Gardener's provider binaries calls it.
 fn start(playground: &Playground, cloud: &Cloud, name: &str) -> Process {
+    start_with(playground, cloud, name, &[])
+}
+
+/// The same with more arguments.
+pub fn start_with(playground: &Playground, cloud: &Cloud, name: &str, more: &[&str]) -> Process {
     let program = playground.directory.file("machine-controller");
     if !program.exists() {
         symlink(env!("CARGO_BIN_EXE_hostler"), &program).unwrap();
@@ -104,17 +109,18 @@ fn start(playground: &Playground, cloud: &Cloud, name: &str) -> Process {
         .arg(format!("--target-kubeconfig={kubeconfig}"))
         .arg(format!("--namespace={NAMESPACE}"))
         .args(["--address=127.0.0.1", "--port=0", "--kube-api-qps=100", "--kube-api-burst=200", "--v=4"])
+        .args(more)
         .env("STACKIT_IAAS_ENDPOINT", format!("http://{}", cloud.address))
         .env("NO_PROXY", "127.0.0.1")
         .env_remove("RUST_LOG");
     Process::start(&playground.directory, name, command)
 }
 
-fn machine(name: &str) -> Value {
+pub fn machine(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"class": {"kind": "MachineClass", "name": "small"}}})
 }
 
-async fn create_class_and_secret(client: &Client) {
+pub async fn create_class_and_secret(client: &Client) {
     let secret = json!({"metadata": {"name": "credentials"},
         "stringData": {"project-id": PROJECT, "apiToken": "open sesame", "userData": "#cloud-config"}});
     create(Api::<Secret>::namespaced(client.clone(), NAMESPACE), secret).await;
