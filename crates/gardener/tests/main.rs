@@ -1,24 +1,36 @@
 //! The Machine controller in a world: embedded API server, simulated STACKIT, hollow nodes, faults.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "main/crowds.rs"]
+mod crowds;
+#[path = "main/defects.rs"]
+mod defects;
+#[path = "main/doubles.rs"]
+mod doubles;
 #[path = "main/drain.rs"]
 mod drain;
 #[path = "main/flow.rs"]
 mod flow;
 #[path = "main/gone.rs"]
 mod gone;
+#[path = "main/hand_over.rs"]
+mod hand_over;
 #[path = "main/health.rs"]
 mod health;
 #[path = "main/in_place.rs"]
 mod in_place;
 #[path = "main/keep.rs"]
 mod keep;
+#[path = "main/leadership.rs"]
+mod leadership;
 #[path = "main/letting_go.rs"]
 mod letting_go;
 #[path = "main/life.rs"]
 mod life;
 #[path = "main/metrics.rs"]
 mod metrics;
+#[path = "main/neighbours.rs"]
+mod neighbours;
 #[path = "main/no_target.rs"]
 mod no_target;
 #[path = "main/nodes.rs"]

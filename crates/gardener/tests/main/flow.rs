@@ -1,7 +1,7 @@
 //! A world with the Machine controller in it, and the flow that takes one machine from wish to gone.
 
 use hostler_base::Entropy;
-use hostler_controller::{Health, Metrics, StackOptions};
+use hostler_controller::{Fence, Health, Metrics, StackOptions};
 use hostler_gardener::{
     Options, Parts, Target,
     api::{Machine, MachineClass, Phase, crds},
@@ -51,14 +51,7 @@ impl Stage {
     /// The same without anybody who looks at it after every call.
     pub async fn unobserved(plan: Plan, mut settings: Settings) -> Self {
         settings.other_clusters.insert(OTHER_CLUSTER.to_owned());
-        let mut world = World::in_virtual_time(plan);
-        let (user, admin) = (world.client_of("user"), world.client());
-        let definitions: Api<CustomResourceDefinition> = Api::all(admin.clone());
-        for crd in crds() {
-            definitions.create(&PostParams::default(), &crd).await.unwrap();
-        }
-        let namespace: Namespace = from(json!({"metadata": {"name": NAMESPACE}}));
-        Api::all(admin.clone()).create(&PostParams::default(), &namespace).await.unwrap();
+        let world = World::in_virtual_time(plan);
         let cloud = Stackit::new(settings, world.clock().clone(), world.chance("stackit"));
         let labels = [
             ("kubernetes.io/machine", "m-1"),
@@ -66,6 +59,25 @@ impl Stage {
             ("kubernetes.io/cluster", OTHER_CLUSTER),
         ];
         let foreign = cloud.add_foreign(PROJECT, REGION, "m-1", &labels);
+        let mut stage = Self::around(world, cloud, foreign).await;
+        let drive = stage.cloud.clone().drive(stage.nodes.clone());
+        stage.world.add_background(drive);
+        stage
+    }
+
+    /// Another cluster with the same cloud, whose servers do not become nodes in it.
+    pub async fn beside(&self, plan: Plan) -> Self {
+        Self::around(World::in_virtual_time(plan), self.cloud.clone(), self.foreign.clone()).await
+    }
+
+    async fn around(mut world: World, cloud: Stackit, foreign: String) -> Self {
+        let (user, admin) = (world.client_of("user"), world.client());
+        let definitions: Api<CustomResourceDefinition> = Api::all(admin.clone());
+        for crd in crds() {
+            definitions.create(&PostParams::default(), &crd).await.unwrap();
+        }
+        let namespace: Namespace = from(json!({"metadata": {"name": NAMESPACE}}));
+        Api::all(admin.clone()).create(&PostParams::default(), &namespace).await.unwrap();
         let place = "/v2/projects/{project}/regions/{region}";
         let paths = [
             "servers",
@@ -78,7 +90,6 @@ impl Stage {
         let paths = Paths::templates(paths.iter().map(String::as_str));
         world.add_cloud("stackit", paths, cloud.router());
         let nodes = world.start_hollow_nodes();
-        world.add_background(cloud.clone().drive(nodes.clone()));
         Self { world, cloud, nodes, user, admin, foreign }
     }
 
@@ -297,23 +308,24 @@ pub struct Seat {
     pub control: &'static str,
     /// Whether there is a cluster for the nodes.
     pub has_target: bool,
+    /// Open while the controller leads; without one it is the only one.
+    pub fence: Option<Fence>,
 }
 
 impl Default for Seat {
     fn default() -> Self {
         let metrics = hostler_gardener::metrics();
         let health = Health::new(metrics.clone());
-        Self { metrics, health, control: "kubernetes", has_target: true }
+        Self { metrics, health, control: "kubernetes", has_target: true, fence: None }
     }
 }
 
 /// The same from a certain seat.
 pub async fn controller_on(seat: Seat, context: Context, options: Options) {
-    let Seat { metrics, health, control, has_target } = seat;
-    let stack = StackOptions {
-        server: Some("https://kubernetes".to_owned()),
-        ..StackOptions::alone("kubernetes", metrics.clone(), context.clock.clone())
-    };
+    let Seat { metrics, health, control, has_target, fence } = seat;
+    let alone = StackOptions::alone("kubernetes", metrics.clone(), context.clock.clone());
+    let fence = fence.unwrap_or_else(|| alone.fence.clone());
+    let stack = StackOptions { server: Some("https://kubernetes".to_owned()), fence, ..alone };
     let client_of = |server| hostler_controller::kube_client(context.transport(server), &stack, NAMESPACE);
     let (control, kubernetes) = (client_of(control), client_of("kubernetes"));
     let stack = StackOptions { client: "stackit", server: None, ..stack.clone() };

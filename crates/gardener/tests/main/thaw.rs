@@ -38,7 +38,7 @@ impl Trouble {
                 && boundary.object.ends_with("/m-2")
                 && refused.load(Ordering::Relaxed);
             let conflict = Fault::Answer { status: 409, after_effect: false };
-            probe.then_some(Fault::Refused).or(status.then_some(conflict))
+            probe.then_some(Fault::Refused).or_else(|| status.then_some(conflict))
         })
     }
 }
