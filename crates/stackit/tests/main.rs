@@ -19,3 +19,5 @@ mod servers;
 mod sharing;
 #[path = "main/stage.rs"]
 mod stage;
+#[path = "main/statuses.rs"]
+mod statuses;
