@@ -21,5 +21,7 @@ mod playground;
 mod process;
 #[path = "main/standstill.rs"]
 mod standstill;
+#[path = "main/web.rs"]
+mod web;
 #[path = "main/workloads.rs"]
 mod workloads;
