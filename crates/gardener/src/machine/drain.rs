@@ -85,7 +85,7 @@ impl MachineController {
         self.target.as_ref()?;
         let node = machine.labels().get(names::NODE_LABEL)?.clone();
         let on = self.node(machine);
-        let well = on.as_ref().is_none_or(|node| hostler_node::is_ready(node));
+        let well = on.as_ref().is_none_or(|node| self.is_well(machine, node));
         let label = |name: &str| machine.labels().get(name).map(String::as_str).unwrap_or_default();
         let (since, force, mark) = match &machine.meta().deletion_timestamp {
             Some(deleted) => (deleted.0, is_true(label(names::FORCE_DELETION_LABEL)), Some(why(well))),

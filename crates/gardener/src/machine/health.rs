@@ -15,10 +15,9 @@ impl MachineController {
         let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
         let conditions = conditions_of(node);
         let recorded = machine.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-        let listed = machine.spec.configuration.node_conditions.as_deref();
         NodeView {
             name: node.name_any(),
-            ready: is_well(conditions, listed.unwrap_or(&self.options.node_conditions)),
+            ready: self.is_well(machine, node),
             critical_components_missing: taints
                 .iter()
                 .any(|taint| taint.key == names::CRITICAL_COMPONENTS_TAINT),
@@ -29,6 +28,12 @@ impl MachineController {
             recorded: !differ(recorded, conditions),
             ..NodeView::default()
         }
+    }
+
+    /// Whether all conditions of the node that count for this machine say that it is well.
+    pub(super) fn is_well(&self, machine: &Machine, node: &Node) -> bool {
+        let listed = machine.spec.configuration.node_conditions.as_deref();
+        is_well(conditions_of(node), listed.unwrap_or(&self.options.node_conditions))
     }
 
     /// A machine of the same deployment that is being replaced, as far as the cache shows.
