@@ -13,7 +13,7 @@ use kube::{
     api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
-use std::{collections::BTreeMap, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -68,12 +68,15 @@ pub struct EventOptions {
     pub window: Duration,
     /// So many different events are remembered for that.
     pub remembered: usize,
+    /// What of a message makes two events the same: all of it, unless something in it is another one each time.
+    pub essence: fn(&str) -> Cow<'_, str>,
 }
 
 impl EventOptions {
     pub fn new(component: impl Into<String>, instance: impl Into<String>) -> Self {
         let window = Duration::from_mins(10);
-        Self { component: component.into(), instance: instance.into(), window, remembered: 1024 }
+        let (component, instance) = (component.into(), instance.into());
+        Self { component, instance, window, remembered: 1024, essence: whole }
     }
 }
 
@@ -167,7 +170,7 @@ impl EventWriter {
     }
 
     async fn write(&mut self, note: Note) {
-        let same = Sameness::of(&note);
+        let same = Sameness::of(&note, self.options.essence);
         let known =
             self.known.get(&same).filter(|known| within(known.last, note.at, self.options.window)).cloned();
         let counted = match known {
@@ -257,12 +260,17 @@ impl EventWriter {
 }
 
 impl Sameness {
-    fn of(note: &Note) -> Self {
+    fn of(note: &Note, essence: fn(&str) -> Cow<'_, str>) -> Self {
         let about = &note.about;
         let object = [&about.kind, &about.namespace, &about.name, &about.uid]
             .map(|part| part.clone().unwrap_or_default());
-        Self { object, kind: note.kind, reason: note.reason.clone(), message: note.message.clone() }
+        let message = essence(&note.message).into_owned();
+        Self { object, kind: note.kind, reason: note.reason.clone(), message }
     }
+}
+
+fn whole(message: &str) -> Cow<'_, str> {
+    Cow::Borrowed(message)
 }
 
 fn within(last: Timestamp, now: Timestamp, window: Duration) -> bool {

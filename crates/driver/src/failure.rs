@@ -1,19 +1,71 @@
 use crate::Code;
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
 /// Something a cloud could not do: why, and what the person should know or do about it.
 ///
 /// The message never holds a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{code}: {message}")]
+#[error("{code}: {reference}{message}")]
 pub struct Failure {
     pub code: Code,
+    /// The same whenever the same thing goes wrong: it is compared with what is written already.
     pub message: String,
+    pub reference: Reference,
+}
+
+/// The ids under which the cloud knows the call that failed: its support asks for them. They are others each time, so
+/// who compares texts leaves them out with [`without_references`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reference(String);
+
+/// What the names of ids are, in front of an error's text, in the Go provider for STACKIT.
+const REFERENCES: [&str; 2] = ["X-Request-Id", "X-Trace-Id"];
+/// No id is longer than this.
+const LONGEST_ID: usize = 128;
+
+impl Reference {
+    /// Both ids, as far as the cloud has told them.
+    pub fn new(request: Option<&str>, trace: Option<&str>) -> Self {
+        let parts = REFERENCES.into_iter().zip([request, trace]).filter_map(|(name, id)| {
+            // Anything else would not be found again in the text.
+            let fits =
+                |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | ':');
+            let id: String = id?.chars().filter(|letter| fits(*letter)).take(LONGEST_ID).collect();
+            (!id.is_empty()).then(|| format!("[{name}:{id}]: "))
+        });
+        Self(parts.collect())
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The text without the ids of calls: two texts about the same thing are then the same.
+pub fn without_references(text: &str) -> Cow<'_, str> {
+    let mut text = Cow::Borrowed(text);
+    for name in REFERENCES {
+        let start = format!("[{name}:");
+        while let Some(at) = text.find(&start) {
+            let Some(end) = text[at..].find("]: ") else { break };
+            let without = [&text[..at], &text[at + end + 3..]].concat();
+            text = Cow::Owned(without);
+        }
+    }
+    text
 }
 
 impl Failure {
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: message.into(), reference: Reference::default() }
+    }
+
+    /// The same, of a call that has ids.
+    #[must_use]
+    pub fn of_call(self, reference: Reference) -> Self {
+        Self { reference, ..self }
     }
 
     /// The answer of an optional operation that a cloud does not have.
@@ -27,8 +79,9 @@ impl Failure {
     /// mislead it, become round ones.
     pub fn to_machine_error(&self) -> String {
         format!(
-            "machine codes error: code = [{}] message = [{}]",
+            "machine codes error: code = [{}] message = [{}{}]",
             self.code,
+            self.reference,
             with_balanced_brackets(&self.message)
         )
     }
@@ -161,6 +214,38 @@ mod tests {
     }
 
     #[test]
+    fn ids_of_a_call_are_told_and_left_out_of_comparisons() {
+        let failure = Failure::new(Code::PermissionDenied, "not [yours]");
+        let of = |request, trace| failure.clone().of_call(Reference::new(request, trace));
+        let table = [
+            (of(None, None), ""),
+            (of(Some("req-1"), None), "[X-Request-Id:req-1]: "),
+            (of(None, Some("t")), "[X-Trace-Id:t]: "),
+            (of(Some("req-1"), Some("t")), "[X-Request-Id:req-1]: [X-Trace-Id:t]: "),
+            (of(Some("re]: q[-2\n"), Some("")), "[X-Request-Id:re:q-2]: "),
+            (of(Some(" "), Some("ü")), ""),
+        ];
+        for (failure, reference) in table {
+            let text = failure.to_machine_error();
+            let expected =
+                format!("machine codes error: code = [PermissionDenied] message = [{reference}not [yours]]");
+            assert_eq!(text, expected);
+            assert_eq!(failure.to_string(), format!("PermissionDenied: {reference}not [yours]"));
+            let plain = "machine codes error: code = [PermissionDenied] message = [not [yours]]";
+            assert_eq!(without_references(&text), plain);
+            assert_eq!(
+                Failure::from_machine_error(&text).map(|read| read.code),
+                Some(Code::PermissionDenied)
+            );
+        }
+        let long = "x".repeat(1_000);
+        assert!(of(Some(&long), None).to_string().len() < 200);
+        for odd in ["[X-Request-Id:", "[X-Request-Id:a] b", "[X-Trace-Id:"] {
+            assert_eq!(without_references(odd), odd);
+        }
+    }
+
+    #[test]
     fn a_failure_reads_as_a_sentence() {
         let failure: Box<dyn std::error::Error> = Box::new(Failure::new(Code::NotFound, "no image x"));
         assert_eq!(failure.to_string(), "NotFound: no image x");
@@ -178,8 +263,9 @@ mod tests {
         }
 
         #[test]
-        fn decoding_never_panics(text in "[\\[\\]a ü]{0,40}|.*") {
+        fn decoding_never_panics(text in "[\\[\\]a ü]{0,40}|.*|(\\[X-(Request|Trace)-Id:|\\]: |ü){0,6}") {
             Failure::from_any_text(&text);
+            without_references(&text);
         }
     }
 }

@@ -20,7 +20,7 @@ pub use driver::{
     Change, Changes, Deletion, Described, Driver, DriverFactory, Offering, Order, Price, Settled,
     VolumeSource, Written,
 };
-pub use failure::Failure;
+pub use failure::{Failure, Reference, without_references};
 pub use identity::{Attempt, Identity, Marks, Recognition, Scope};
 pub use machine::{
     Address, AddressKind, Evidence, Finding, Found, How, Machine, Snapshot, State, gone_twice,

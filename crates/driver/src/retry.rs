@@ -44,6 +44,9 @@ pub enum Retry {
     ResourceExhausted,
 }
 
+/// Into so many parts a quarter of a waiting time is divided.
+const SPREAD: u32 = 1024;
+
 /// The waiting times behind [`Retry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Periods {
@@ -69,6 +72,21 @@ impl Periods {
     pub fn with_resource_exhausted(self, period: Duration) -> Self {
         let resource_exhausted = if period.is_zero() { Self::default().resource_exhausted } else { period };
         Self { resource_exhausted, ..self }
+    }
+
+    /// Each up to a quarter shorter, by a number that differs from machine to machine: many that failed at once, for
+    /// want of the same thing, do not come again at once. None waits longer than it should.
+    #[must_use]
+    pub fn spread(self, number: u64) -> Self {
+        let parts = u32::try_from(number % u64::from(SPREAD)).unwrap_or_default();
+        let sooner = |period: Duration| period.saturating_sub(period / 4 / SPREAD * parts);
+        let Self { short, medium, long, resource_exhausted } = self;
+        Self {
+            short: sooner(short),
+            medium: sooner(medium),
+            long: sooner(long),
+            resource_exhausted: sooner(resource_exhausted),
+        }
     }
 
     /// The waiting time, none if there is nothing to wait for.
@@ -160,6 +178,22 @@ mod tests {
             "x" => Retry::ResourceExhausted,
             other => panic!("{other}"),
         }
+    }
+
+    #[test]
+    fn many_machines_come_again_one_after_another_and_none_too_late() {
+        let whole = Periods::default();
+        let mut waits: Vec<Duration> = (0..1024).map(|number| whole.spread(number).long).collect();
+        assert!(waits.iter().all(|wait| *wait <= whole.long && *wait > whole.long * 3 / 4), "{waits:?}");
+        waits.dedup();
+        assert_eq!(waits.len(), 1024);
+        let of = |number| {
+            let Periods { short, medium, resource_exhausted, .. } = whole.spread(number);
+            [short, medium, resource_exhausted].map(|period| period.as_millis())
+        };
+        assert_eq!(of(0), [5_000, 180_000, 600_000]);
+        assert_eq!(of(512), [4_375, 157_500, 525_000]);
+        assert_eq!(whole.spread(u64::MAX), whole.spread(1023));
     }
 
     #[test]

@@ -21,6 +21,8 @@ mod health;
 mod in_place;
 #[path = "main/keep.rs"]
 mod keep;
+#[path = "main/keys.rs"]
+mod keys;
 #[path = "main/leadership.rs"]
 mod leadership;
 #[path = "main/letting_go.rs"]
@@ -43,6 +45,8 @@ mod orphans;
 mod outage;
 #[path = "main/preserve.rs"]
 mod preserve;
+#[path = "main/refusals.rs"]
+mod refusals;
 #[path = "main/replace.rs"]
 mod replace;
 #[path = "main/rights.rs"]
@@ -51,6 +55,8 @@ mod rights;
 mod safety;
 #[path = "main/samples.rs"]
 mod samples;
+#[path = "main/secrecy.rs"]
+mod secrecy;
 #[path = "main/sets.rs"]
 mod sets;
 #[path = "main/sets_sweep.rs"]

@@ -324,9 +324,9 @@ impl Driver for StackitDriver {
         match self.client.create_server(&call).await {
             Ok(server) => self.machine(&server, Some(&order.identity.domain)),
             Err(failure) if matches!(failure.code, Code::InvalidArgument | Code::FailedPrecondition) => {
-                let mut told = vec![failure.message];
+                let mut told = vec![failure.message.clone()];
                 told.extend(self.advisor.about(&self.client, &spec, &self.defaults).await);
-                Err(Failure::new(failure.code, told.join("; ")))
+                Err(Failure { message: told.join("; "), ..failure })
             }
             Err(failure) => Err(failure),
         }

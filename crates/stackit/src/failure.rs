@@ -1,6 +1,6 @@
-use crate::wire::ErrorBody;
-use hostler_driver::{Code, Failure};
-use http::StatusCode;
+use crate::{redact::without_secret_words, wire::ErrorBody};
+use hostler_driver::{Code, Failure, Reference};
+use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
 /// What a call is for: the same answer means another thing to a question than to an order.
@@ -47,6 +47,12 @@ pub fn failure_of(purpose: Purpose, status: StatusCode, body: &[u8]) -> Failure 
     Failure::new(code, format!("STACKIT answered {}: {text}", status.as_u16()))
 }
 
+/// The ids that the cloud gave a call.
+pub(crate) fn reference(headers: &HeaderMap) -> Reference {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    Reference::new(text("x-request-id"), text("x-trace-id"))
+}
+
 /// Whether the cloud says, in an answer or about a server that failed, that it has no room or that the
 /// project's share of it is used up.
 pub fn is_about_capacity(text: &str) -> bool {
@@ -54,13 +60,15 @@ pub fn is_about_capacity(text: &str) -> bool {
     text.contains("no valid host") || (text.contains("quota") && text.contains("exceed"))
 }
 
-/// The cloud's own words if it sent some, in a length that fits into an event.
+/// The cloud's own words if it sent some, in a length that fits into an event. A cloud may say what it was sent: that
+/// is not shown.
 pub(crate) fn excerpt(body: &[u8]) -> String {
     let told = serde_json::from_slice::<Value>(body).ok();
     let words = ["msg", "message", "error_description", "error"];
     let said = told.as_ref().and_then(|told| words.iter().find_map(|word| told.get(word)?.as_str()));
     let text = said.map_or_else(|| String::from_utf8_lossy(body), Into::into);
-    let text: String = text.chars().filter(|c| !c.is_control()).take(400).collect();
+    let plain: String = text.chars().filter(|c| !c.is_control()).collect();
+    let text: String = without_secret_words(&plain).chars().take(400).collect();
     if text.is_empty() { "no body".to_owned() } else { text }
 }
 
@@ -171,6 +179,8 @@ mod tests {
         assert_eq!(message(br#"{"code":7,"msg":"no"}"#), "STACKIT answered 403: no");
         assert_eq!(message(b""), "STACKIT answered 403: no body");
         assert_eq!(message(b"\x1b[31mred\n"), "STACKIT answered 403: [31mred");
-        assert!(message(&vec![b'x'; 100_000]).len() < 500);
+        let echo = json!({"code": 400, "msg": format!("userData {}", "QUJD".repeat(100))}).to_string();
+        assert_eq!(message(echo.as_bytes()), "STACKIT answered 403: userData [hidden]");
+        assert!(message(&b"x ".repeat(50_000)).len() < 500);
     }
 }

@@ -12,6 +12,7 @@ pub mod labels;
 mod limit;
 mod metrics;
 mod poller;
+mod redact;
 mod settings;
 mod shared;
 mod spec;

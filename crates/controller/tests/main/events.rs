@@ -61,6 +61,28 @@ async fn the_same_event_is_counted_and_another_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_another_one_each_time_makes_no_other_event() {
+    fn without_number(message: &str) -> std::borrow::Cow<'_, str> {
+        message.trim_end_matches(|letter: char| letter.is_ascii_digit()).into()
+    }
+    let world = World::new(1);
+    let about = object(&world).await;
+    let options = EventOptions { essence: without_number, ..options() };
+    let (recorder, _stop) = start(&world, world.client(), options);
+    for message in ["refused call 1", "refused call 2", "refused order 3"] {
+        recorder.record(&about, EventKind::Warning, "CloudFailure", message);
+        pass(SECOND).await;
+    }
+    let mut found: Vec<(String, i32)> = events(&world)
+        .await
+        .into_iter()
+        .map(|event| (event.message.unwrap_or_default(), event.count.unwrap_or_default()))
+        .collect();
+    found.sort();
+    assert_eq!(found, [("refused call 1".to_owned(), 2), ("refused order 3".to_owned(), 1)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn after_the_window_or_when_it_is_gone_a_new_event_is_written() {
     let world = World::new(1);
     let about = object(&world).await;

@@ -1,7 +1,8 @@
 //! Where a deletion stands, as both implementations write it into `lastOperation.description`.
 
-/// The texts that name the next step of a deletion.
+/// The texts that name the next step of a deletion, and what was tried when a creation was not finished.
 pub mod text {
+    pub const INITIALIZE: &str = "Initialize VM Instance";
     pub const GET_VM_STATUS: &str = "Set machine status to termination. Now, getting VM Status";
     pub const DRAIN: &str = "Initiate node drain";
     pub const DELETE_ATTACHMENTS: &str = "Delete Volume Attachments";

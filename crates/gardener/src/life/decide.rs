@@ -5,6 +5,7 @@ use super::{
 use crate::api::{OperationState, OperationType, Phase};
 use hostler_driver::{
     Code, Failure, Identity, Machine as Server, Operation, ProviderId, Recognition, State, gone_twice, retry,
+    without_references,
 };
 use jiff::SignedDuration;
 use std::time::Duration;
@@ -34,6 +35,10 @@ fn creation(seen: &Observed) -> Step {
         let of_node = || keep_up(seen).unwrap_or_else(|| health::health(seen));
         let step = if seen.has_target { of_node() } else { Step::Done };
         return upkeep::beside(seen, step);
+    }
+    if is_given_up(seen) && seen.attempt.is_none() && seen.replaces.is_none() {
+        // Nothing was ordered of which anything could come.
+        return Step::Done;
     }
     let identity = match &seen.ready_to_act {
         Ok(identity) => identity,
@@ -97,11 +102,21 @@ fn first_server(seen: &Observed) -> Step {
     }
 }
 
+/// Whether no server came in time. Whoever made the Machine makes another one in its place; were one ordered all the
+/// same, nobody would ever stop ordering for a Machine that nobody looks after.
+fn is_given_up(seen: &Observed) -> bool {
+    seen.phase == Phase::Failed && seen.provider_id.is_none() && is_overdue(seen)
+}
+
 /// There is no server and no call under way. What cannot be ordered is told before anything is marked.
 fn order_anew(seen: &Observed) -> Step {
-    match &seen.refused {
-        Some(failure) => creation_failed(seen, Operation::Create, failure),
-        None => token::before_order(seen).unwrap_or(Step::MarkAttempt),
+    if is_given_up(seen) {
+        return Step::Done;
+    }
+    match (&seen.refused, seen.order_in) {
+        (Some(failure), _) => creation_failed(seen, Operation::Create, failure),
+        (None, Some(time)) => Step::Rest(time),
+        (None, None) => token::before_order(seen).unwrap_or(Step::MarkAttempt),
     }
 }
 
@@ -211,10 +226,15 @@ fn creation_failed(seen: &Observed, operation: Operation, failure: &Failure) -> 
         Phase::Empty | Phase::CrashLoopBackOff => Phase::CrashLoopBackOff,
         other => other,
     };
+    let error = failure.to_machine_error();
+    let description = match operation {
+        Operation::Settle => format!("Provider error: {error}. {}", text::INITIALIZE),
+        _ => format!("Cloud provider message - {error}"),
+    };
     let change = StatusChange {
         phase: Some(phase),
         timeout_active: false,
-        description: format!("Cloud provider message - {}", failure.to_machine_error()),
+        description,
         error_code: Some(failure.code),
         state: OperationState::Failed,
         operation: OperationType::Create,
@@ -231,10 +251,12 @@ pub(super) fn period(seen: &Observed, operation: Operation, failure: &Failure) -
     period.unwrap_or(seen.periods.short)
 }
 
-/// Writes the status unless it is written already; then goes on with `next`.
+/// Writes the status unless it is written already; then goes on with `next`. The ids of the first call that failed in
+/// a way stay: were each call's written, each write would wake the machine and make the next call.
 pub(super) fn written_or(seen: &Observed, change: StatusChange, next: Step) -> Step {
     let same_phase = change.phase.is_none_or(|phase| phase == seen.phase);
-    if same_phase && change.description == seen.description { next } else { Step::WriteStatus(change) }
+    let same_words = without_references(&change.description) == without_references(&seen.description);
+    if same_phase && same_words { next } else { Step::WriteStatus(change) }
 }
 
 /// What the node lacks that its Machine says of it.
@@ -462,3 +484,7 @@ fn deletion_failure(operation: Operation, failure: &Failure) -> StatusChange {
     };
     deleting_with(description, OperationState::Failed)
 }
+
+#[cfg(test)]
+#[path = "decide_tests.rs"]
+mod tests;

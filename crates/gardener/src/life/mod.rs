@@ -170,6 +170,8 @@ pub struct Observed {
     pub not_kept: Option<String>,
     /// Why no server can be ordered now, known without asking the cloud.
     pub refused: Option<Failure>,
+    /// How long nothing is to be ordered since the cloud has refused the same order.
+    pub order_in: Option<Duration>,
     pub sightings: Sightings,
     /// The last thing that failed in this run, with what was tried.
     pub failure: Option<(Tried, Failure)>,

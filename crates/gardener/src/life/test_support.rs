@@ -28,6 +28,7 @@ pub(super) fn observed() -> Observed {
         ready_to_act: Err(Failure::new(Code::Unavailable, "not needed")),
         not_kept: None,
         refused: None,
+        order_in: None,
         sightings: Sightings::default(),
         failure: None,
         upkeep_in: None,

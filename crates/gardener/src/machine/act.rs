@@ -162,7 +162,12 @@ impl MachineController {
             Step::Ask(_) | Step::List | Step::Create | Step::Settle(_) | Step::DeleteServer(_) => {
                 self.act_in_cloud(machine, step, memory, means).await
             }
-            Step::TryAgain { failure, again } => Err(Trouble::after(failure, again)),
+            Step::TryAgain { failure, again } => {
+                if matches!(memory.failure, Some((Tried::Create, _))) {
+                    self.be_patient(&machine, again);
+                }
+                Err(Trouble::after(failure, again))
+            }
             Step::Wait { reason, again, .. } => Ok(Next::End(Outcome::Wait { reason, check: Some(again) })),
             Step::Rest(time) => Ok(Next::End(Outcome::After(time))),
             Step::Done => Ok(Next::End(Outcome::Done)),
@@ -323,7 +328,7 @@ impl MachineController {
         }
     }
 
-    fn class_of(&self, machine: &Machine) -> Option<Arc<MachineClass>> {
+    pub(super) fn class_of(&self, machine: &Machine) -> Option<Arc<MachineClass>> {
         let name = machine.spec.class.name.clone();
         self.caches.classes.get(&Key::new("MachineClass", machine.namespace().unwrap_or_default(), name))
     }

@@ -6,6 +6,7 @@ mod health;
 mod in_place;
 mod nodes;
 mod observe;
+mod patience;
 mod preserve;
 mod setup;
 mod template;
@@ -76,6 +77,7 @@ struct MachineController {
     new_drivers: mpsc::UnboundedSender<Arc<dyn Driver>>,
     /// When each machine's server was last seen as it should be.
     kept_up: Mutex<BTreeMap<Key, Instant>>,
+    refusals: patience::Refusals,
     started_at: Instant,
     /// Held by whoever gives a machine up.
     replacing: tokio::sync::Mutex<()>,
@@ -154,6 +156,7 @@ impl Reconciler for MachineController {
             self.forget(&run.key);
             self.forget_drain(&run.key);
             self.lost_nodes.forget(&run.key);
+            self.refusals.forget(&run.key);
             self.nonsense.lock().unwrap_or_else(PoisonError::into_inner).remove(&run.key);
             self.kept_up.lock().unwrap_or_else(PoisonError::into_inner).remove(&run.key);
             return Ok(Outcome::Done);

@@ -9,7 +9,7 @@ use crate::{
     keep::Keeper,
     life::NodeView,
 };
-use hostler_base::GoDuration;
+use hostler_base::{GoDuration, stable_hash};
 use hostler_controller::Key;
 use hostler_driver::{Attempt, Code, Described, Failure, Periods, ProviderId, UserData, Written};
 use jiff::SignedDuration;
@@ -150,6 +150,7 @@ impl MachineController {
                 .ok()
                 .filter(|_| provider_id.is_none())
                 .and_then(|means| self.check(means).err()),
+            order_in: self.patience(machine),
             sightings: memory.sightings.clone(),
             failure: memory.failure.clone(),
             upkeep_in: means.as_ref().ok().filter(|means| means.upkeep).map(|_| self.upkeep_in(machine)),
@@ -183,7 +184,9 @@ impl MachineController {
             attachments: drain
                 .filter(|_| turn == Some(Turn::Attachments))
                 .map(|(drainer, order)| drainer.look_at_attachments(order)),
-            periods: Periods::default().with_resource_exhausted(self.options.resource_exhausted_retry),
+            periods: Periods::default()
+                .with_resource_exhausted(self.options.resource_exhausted_retry)
+                .spread(stable_hash(&machine.name_any())),
             list_lag: means.as_ref().map_or(NO_LAG, |means| means.driver.list_lag()),
         }
     }

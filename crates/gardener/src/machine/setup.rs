@@ -1,6 +1,6 @@
 //! Puts the controller together: watches, queue, and the ears for the clouds' news.
 
-use super::{Caches, MachineController, nodes::LostNodes, queue};
+use super::{Caches, MachineController, nodes::LostNodes, patience::Refusals, queue};
 use crate::{
     api::{Machine, MachineClass},
     clouds::Clouds,
@@ -16,7 +16,7 @@ use hostler_base::{Chance, Clock, Entropy};
 use hostler_controller::{
     Cache, Change, EventOptions, Health, Key, Metrics, Queue, Recorder, Watch, WatchOptions,
 };
-use hostler_driver::{Change as CloudChange, Changes, Driver, DriverFactory};
+use hostler_driver::{Change as CloudChange, Changes, Driver, DriverFactory, without_references};
 use hostler_node::Drainer;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::{Client, ResourceExt};
@@ -171,7 +171,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
     };
     let (recorder, writer) = Recorder::new(
         events,
-        EventOptions::new("machine-controller", instance),
+        EventOptions { essence: without_references, ..EventOptions::new("machine-controller", instance) },
         clock.clone(),
         &chance,
         metrics.clone(),
@@ -256,6 +256,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         metrics: crate::metrics::Metrics::new(&metrics, caches.machines.clone()),
         waits: Mutex::new(BTreeMap::new()),
         kept_up: Mutex::new(BTreeMap::new()),
+        refusals: Refusals::default(),
         started_at,
         replacing: tokio::sync::Mutex::default(),
         frozen,

@@ -17,7 +17,9 @@ use hostler_base::Clock;
 use hostler_controller::{
     Cache, Change, EventKind, Key, Lane, Metrics, Outcome, Queue, Reconciler, Recorder, Run, Trouble,
 };
-use hostler_driver::{Code, Deletion, Failure, Operation, Periods, ProviderId, Snapshot, retry};
+use hostler_driver::{
+    Code, Deletion, Failure, Operation, Periods, ProviderId, Snapshot, retry, without_references,
+};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -251,7 +253,8 @@ impl Collector {
 
     /// Says something about a class once, until there are no more orphans.
     fn tell(&self, key: &Key, class: &MachineClass, kind: EventKind, reason: &str, message: String) {
-        let new = self.books.classes().entry(key.clone()).or_default().told.insert(message.clone());
+        let what = without_references(&message).into_owned();
+        let new = self.books.classes().entry(key.clone()).or_default().told.insert(what);
         if new {
             self.recorder.record(&class.object_ref(&()), kind, reason, message);
         }

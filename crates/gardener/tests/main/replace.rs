@@ -60,7 +60,7 @@ async fn no_room_is_waited_for_longer_and_after_the_creation_timeout_not_at_all(
     let operation = stage.machines().get("m-5").await.unwrap().status.unwrap().last_operation;
     assert_eq!(operation.error_code, "ResourceExhausted");
     let orders = stage.cloud.calls()["CreateServer"];
-    assert_eq!(orders, 2, "one more within twenty minutes");
+    assert!((2..=3).contains(&orders), "{orders}: one or two more within twenty minutes");
     stage.world.run_for(LONG).await;
     assert_eq!(stage.cloud.calls()["CreateServer"], orders);
     stage.delete_machine("m-5").await;

@@ -1,7 +1,7 @@
 use super::{Pass, ServiceAccountKey};
 use crate::{
     client::{Surroundings, escape},
-    failure::excerpt,
+    failure::{excerpt, reference},
 };
 use hostler_base::{Backoff, transport};
 use hostler_driver::{Code, Failure};
@@ -161,9 +161,9 @@ impl KeyFlow {
         let answer = answer.map_err(|error| {
             Failure::new(Code::Unavailable, format!("cannot reach {url} for an access token: {error}"))
         })?;
-        let (status, body) = (answer.status(), answer.into_body());
-        if !status.is_success() {
-            return Err(self.refusal(status, &body));
+        let (head, body) = answer.into_parts();
+        if !head.status.is_success() {
+            return Err(self.refusal(head.status, &body).of_call(reference(&head.headers)));
         }
         let unusable = |what: &str| {
             Failure::new(Code::Unavailable, format!("the answer of {url} is no access token: {what}"))

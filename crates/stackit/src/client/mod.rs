@@ -15,7 +15,7 @@ pub use servers::{ConsoleLines, Reboot};
 
 use crate::{
     auth::{Authorisation, Pass},
-    failure::failure_of,
+    failure::{failure_of, reference},
     limit::Limit,
 };
 use bytes::Bytes;
@@ -187,14 +187,13 @@ impl Client {
             }
         };
         let outcome = Outcome::Answered(head.status.as_u16());
-        // What the cloud's support asks for. It is another one each time, so it is in no message.
-        let (request, trace) = (text(&head.headers, "x-request-id"), text(&head.headers, "x-trace-id"));
+        let reference = reference(&head.headers);
         if head.status.is_success() {
-            tracing::debug!(%method, path = target, request, trace, status = head.status.as_u16(), "STACKIT answered");
+            tracing::debug!(%method, path = target, %reference, status = head.status.as_u16(), "STACKIT answered");
             return (outcome, Attempted { result: Ok(body), retry_after: None });
         }
-        let failure = failure_of(call.purpose, head.status, &body);
-        tracing::info!(%method, path = target, request, trace, %failure, "STACKIT refused a call");
+        let failure = failure_of(call.purpose, head.status, &body).of_call(reference);
+        tracing::info!(%method, path = target, %failure, "STACKIT refused a call");
         let now = self.0.surroundings.clock.now();
         let retry_after = (head.status == StatusCode::TOO_MANY_REQUESTS)
             .then(|| text(&head.headers, header::RETRY_AFTER.as_str()))

@@ -1,10 +1,11 @@
 //! The end of a console log, for people: short, and without what looks like a secret.
 
+use crate::redact::{HIDDEN, without_secret_words};
+
 /// Enough to see why a node did not join.
 const LINES: usize = 20;
 /// What fits into an event with some words around it.
 const LENGTH: usize = 900;
-const HIDDEN: &str = "[hidden]";
 /// What comes after one of these words on a line is not shown.
 const TELLTALES: [&str; 5] = ["token", "password", "secret", "bearer", "private key"];
 
@@ -36,18 +37,7 @@ fn without_secrets(line: &str, lower: &str) -> String {
         Some(_) => HIDDEN.to_owned(),
     };
     let plain: String = shown.chars().filter(|c| *c == '\t' || !c.is_control()).collect();
-    plain.split(' ').map(|word| if looks_secret(word) { HIDDEN } else { word }).collect::<Vec<_>>().join(" ")
-}
-
-/// A bootstrap token, or a JSON web token.
-fn looks_secret(word: &str) -> bool {
-    let part = |text: &str, length: usize| {
-        text.len() == length && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-    };
-    let pieces = word.split(|c: char| !c.is_ascii_alphanumeric() && c != '.');
-    let token =
-        |piece: &str| piece.split_once('.').is_some_and(|(id, secret)| part(id, 6) && part(secret, 16));
-    word.contains("eyJ") || pieces.into_iter().any(token)
+    without_secret_words(&plain)
 }
 
 #[cfg(test)]

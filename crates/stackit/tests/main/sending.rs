@@ -1,6 +1,6 @@
 use crate::stage::{Answer, Stage, client, surroundings};
 use futures::future::join_all;
-use hostler_driver::{Code, Failure};
+use hostler_driver::{Code, Failure, without_references};
 use hostler_stackit::{ApiVersion, Authorisation, Client, wire::NicChange};
 use serde_json::json;
 use std::time::Duration;
@@ -118,17 +118,23 @@ async fn after_refusals_calls_come_one_by_one_and_slower() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_id_is_in_no_message() {
+async fn the_ids_of_a_call_are_told_beside_a_message_that_is_always_the_same() {
     let stage = Stage::new();
     let client = stage.plain_client();
-    let mut messages = Vec::new();
+    let mut failures = Vec::new();
     for id in ["req-1111", "req-2222"] {
-        let headers = vec![("x-request-id", id.to_owned()), ("x-trace-id", id.to_owned())];
+        let headers = vec![("x-request-id", id.to_owned()), ("x-trace-id", format!("trace-{id}"))];
         stage.will([Answer::Raw(403, headers, r#"{"code": 403, "msg": "not yours"}"#)]);
-        messages.push(client.get_server("s").await.unwrap_err().message);
+        failures.push(client.get_server("s").await.unwrap_err());
     }
-    assert_eq!(messages[0], messages[1]);
-    assert!(!messages[0].contains("req-"), "{messages:?}");
+    assert_eq!(failures[0].message, failures[1].message);
+    assert_eq!(
+        failures[1].to_string(),
+        "PermissionDenied: [X-Request-Id:req-2222]: [X-Trace-Id:trace-req-2222]: STACKIT answered 403: not yours"
+    );
+    let texts = failures.iter().map(Failure::to_machine_error).collect::<Vec<_>>();
+    assert_ne!(texts[0], texts[1]);
+    assert_eq!(without_references(&texts[0]), without_references(&texts[1]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -121,6 +121,7 @@ impl Actor {
             ready_to_act: if class { Ok(identity(actor)) } else { Err(failure()) },
             not_kept: None,
             refused: None,
+            order_in: None,
             sightings: Sightings {
                 asked,
                 listed,
