@@ -63,6 +63,8 @@ mod sets;
 mod sets_sweep;
 #[path = "main/sweep.rs"]
 mod sweep;
+#[path = "main/table_of_defects.rs"]
+mod table_of_defects;
 #[path = "main/template.rs"]
 mod template;
 #[path = "main/thaw.rs"]
