@@ -35,6 +35,8 @@ mod metrics;
 mod neighbours;
 #[path = "main/no_target.rs"]
 mod no_target;
+#[path = "main/node_owners.rs"]
+mod node_owners;
 #[path = "main/nodes.rs"]
 mod nodes;
 #[path = "main/orders.rs"]

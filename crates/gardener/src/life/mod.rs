@@ -7,6 +7,8 @@
 mod cursor;
 mod decide;
 mod drain;
+#[cfg(test)]
+mod gone_tests;
 mod health;
 mod in_place;
 mod preserve;

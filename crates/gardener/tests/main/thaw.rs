@@ -24,17 +24,30 @@ const RESET: &str = "Machine Health Timeout was reset due to APIServer being unr
 struct Trouble {
     /// Nobody answers the question whether somebody answers.
     down: Arc<AtomicBool>,
-    /// The status of the machine `m-2` cannot be written.
+    /// The machine `m-2` cannot be given another chance.
     refused: Arc<AtomicBool>,
 }
 
+/// Why a machine cannot be given another chance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// It cannot be read.
+    Unreadable,
+    /// Its status cannot be written.
+    Unwritable,
+}
+
 impl Trouble {
-    fn plan(&self, seed: u64) -> Plan {
+    fn plan(&self, seed: u64, why: Why) -> Plan {
         let Self { down, refused } = self.clone();
         Plan::seeded(seed).fault_when(move |boundary, _| {
             let probe = boundary.object.ends_with("dummy_name") && down.load(Ordering::Relaxed);
-            let status = boundary.verb == "PUT"
-                && boundary.template.ends_with("/machines/{name}/status")
+            let (verb, end) = match why {
+                Why::Unreadable => ("GET", "/machines/{name}"),
+                Why::Unwritable => ("PUT", "/machines/{name}/status"),
+            };
+            let status = boundary.verb == verb
+                && boundary.template.ends_with(end)
                 && boundary.object.ends_with("/m-2")
                 && refused.load(Ordering::Relaxed);
             let conflict = Fault::Answer { status: 409, after_effect: false };
@@ -64,8 +77,8 @@ async fn silence(stage: &Stage, names: &[&str]) {
 }
 
 /// Three machines, of which two are Unknown and one is well, when an API server has been away for half an hour.
-async fn frozen(trouble: &Trouble, seed: u64) -> Stage {
-    let mut stage = Stage::new(trouble.plan(seed), Settings::default()).await;
+async fn frozen(trouble: &Trouble, seed: u64, why: Why) -> Stage {
+    let mut stage = Stage::new(trouble.plan(seed, why), Settings::default()).await;
     stage.start_controller();
     stage.create_class_and_secret().await;
     for name in ["m-2", "m-3", "m-4"] {
@@ -87,7 +100,7 @@ async fn frozen(trouble: &Trouble, seed: u64) -> Stage {
 #[tokio::test(start_paused = true)]
 async fn every_unknown_machine_gets_another_chance_and_no_other_is_written() {
     let trouble = Trouble::default();
-    let mut stage = frozen(&trouble, 120).await;
+    let mut stage = frozen(&trouble, 120, Why::Unwritable).await;
     let well = seen(&stage, "m-4").await;
     trouble.down.store(false, Ordering::Relaxed);
     for name in ["m-2", "m-3"] {
@@ -107,31 +120,33 @@ async fn every_unknown_machine_gets_another_chance_and_no_other_is_written() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_cannot_be_thawed_holds_up_no_other_and_does_not_fail_for_it() {
-    let trouble = Trouble::default();
-    let mut stage = frozen(&trouble, 121).await;
-    trouble.refused.store(true, Ordering::Relaxed);
-    trouble.down.store(false, Ordering::Relaxed);
-    stage.run_until_said("m-3", RESET, SOON).await.unwrap();
-    stage.create(stage.machines(), machine("m-5")).await;
-    stage.run_until_phase("m-5", Phase::Running, SOON).await.unwrap();
-    // Longer than a machine may be Unknown.
-    stage.world.run_for(LONG).await;
-    assert_eq!(seen(&stage, "m-3").await.0, Phase::Failed, "it had its chance");
-    let (phase, said) = seen(&stage, "m-2").await;
-    assert_eq!(phase, Phase::Unknown, "{said}");
+    for why in [Why::Unreadable, Why::Unwritable] {
+        let trouble = Trouble::default();
+        let mut stage = frozen(&trouble, 121, why).await;
+        trouble.refused.store(true, Ordering::Relaxed);
+        trouble.down.store(false, Ordering::Relaxed);
+        stage.run_until_said("m-3", RESET, SOON).await.unwrap();
+        stage.create(stage.machines(), machine("m-5")).await;
+        stage.run_until_phase("m-5", Phase::Running, SOON).await.unwrap();
+        // Longer than a machine may be Unknown.
+        stage.world.run_for(LONG).await;
+        assert_eq!(seen(&stage, "m-3").await.0, Phase::Failed, "it had its chance");
+        let (phase, said) = seen(&stage, "m-2").await;
+        assert_eq!(phase, Phase::Unknown, "{why:?}: {said}");
 
-    trouble.refused.store(false, Ordering::Relaxed);
-    stage.run_until_said("m-2", RESET, Duration::from_mins(1)).await.unwrap();
-    assert_eq!(seen(&stage, "m-2").await.0, Phase::Running);
-    stage.run_until_phase("m-2", Phase::Unknown, Duration::from_mins(2)).await.unwrap();
-    stage.world.run_for(Duration::from_mins(9)).await;
-    assert_eq!(seen(&stage, "m-2").await.0, Phase::Unknown, "its time begins anew");
+        trouble.refused.store(false, Ordering::Relaxed);
+        stage.run_until_said("m-2", RESET, Duration::from_mins(1)).await.unwrap();
+        assert_eq!(seen(&stage, "m-2").await.0, Phase::Running);
+        stage.run_until_phase("m-2", Phase::Unknown, Duration::from_mins(2)).await.unwrap();
+        stage.world.run_for(Duration::from_mins(9)).await;
+        assert_eq!(seen(&stage, "m-2").await.0, Phase::Unknown, "its time begins anew");
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_that_is_frozen_alone_can_be_deleted() {
     let trouble = Trouble::default();
-    let mut stage = frozen(&trouble, 122).await;
+    let mut stage = frozen(&trouble, 122, Why::Unwritable).await;
     trouble.refused.store(true, Ordering::Relaxed);
     trouble.down.store(false, Ordering::Relaxed);
     stage.run_until_said("m-3", RESET, SOON).await.unwrap();

@@ -346,3 +346,24 @@ fn a_preserved_machine_is_looked_at_when_its_time_is_over() {
     told.status = Some(*status);
     assert_eq!(step(&told, &[kept], &fresh()), Step::Done { again: Some(Duration::from_secs(601)) });
 }
+
+#[test]
+fn a_set_tells_how_many_of_its_failed_machines_are_kept_and_how_many_by_itself() {
+    let kept = |name: &str, value: &str, until: Option<&str>| {
+        let meta = json!({"annotations": {names::PRESERVE_ANNOTATION: value}});
+        let status = json!({"currentStatus": {"preserveExpiryTime": until}});
+        with(machine(name, "Failed"), &json!({"metadata": meta, "status": status}))
+    };
+    let until = Some("2026-01-01T01:10:00Z");
+    let machines = [
+        kept("a", "auto-preserved", until),
+        kept("b", "auto-preserved", None),
+        kept("c", "now", until),
+        machine("d", "Running"),
+    ];
+    let mut keeping = set(4);
+    keeping.spec.auto_preserve_failed_machine_max = 2;
+    let Step::WriteStatus(status) = step(&keeping, &machines, &fresh()) else { panic!() };
+    assert_eq!((status.replicas, status.ready_replicas), (4, 1), "those that are kept are replicas, too");
+    assert_eq!((status.preserved_failed_replicas, status.auto_preserve_failed_machine_count), (2, 2));
+}
