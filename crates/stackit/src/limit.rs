@@ -42,12 +42,16 @@ impl Limit {
 
     /// Waits until it is this call's turn.
     pub(crate) async fn turn(&self) -> Result<Turn, Failure> {
-        let wait = self.with(Pace::reserve);
-        let Some(wait) = wait else {
-            return Err(Failure::new(
-                Code::Unavailable,
-                "STACKIT asks for fewer calls in this project: this one is tried again later",
-            ));
+        let wait = self.with(|pace, now| pace.reserve(now).ok_or_else(|| pace.refusal.clone()));
+        let wait = match wait {
+            Ok(wait) => wait,
+            Err(refusal) => {
+                tracing::info!("STACKIT asks for fewer calls in this project: this one is tried again later");
+                // The same words as the refusal's own: what people are told does not change to and fro.
+                return Err(refusal.unwrap_or_else(|| {
+                    Failure::new(Code::Unavailable, "there are too many calls in this project at once")
+                }));
+            }
         };
         if !wait.is_zero() {
             self.clock.sleep(wait).await;
@@ -56,8 +60,9 @@ impl Limit {
     }
 
     /// The cloud answered 429 to the call of that turn.
-    pub(crate) fn refused(&self, turn: Turn, retry_after: Option<Duration>) {
+    pub(crate) fn refused(&self, turn: Turn, retry_after: Option<Duration>, refusal: Option<Failure>) {
         self.with(|pace, now| {
+            pace.refusal = refusal;
             let pause = retry_after.unwrap_or_else(|| PAUSE.delay(pace.refusals, &self.chance));
             pace.refused(now, turn.0, pause.min(LONGEST_PAUSE));
         });
@@ -82,11 +87,13 @@ struct Pace {
     slowed_at: Option<Instant>,
     /// Refusals since the last answer.
     refusals: u32,
+    /// What the last one said.
+    refusal: Option<Failure>,
 }
 
 impl Pace {
     fn new(now: Instant) -> Self {
-        Self { per_second: FASTEST, next: now, slowed_at: None, refusals: 0 }
+        Self { per_second: FASTEST, next: now, slowed_at: None, refusals: 0, refusal: None }
     }
 
     /// How long the next call waits; nothing if that is too long, and then it has no place in the row.

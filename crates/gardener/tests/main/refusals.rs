@@ -1,7 +1,7 @@
 //! What the cloud refuses, at each of its calls: what people are told, when it is tried again, and that it goes on as
 //! soon as the cloud gives way.
 
-use crate::flow::{CLUSTER, LONG, PROJECT, REGION, SOON, Stage, class, machine, ours, secret};
+use crate::flow::{CLUSTER, LONG, NAMESPACE, PROJECT, REGION, SOON, Stage, class, machine, ours, secret};
 use hostler_gardener::{
     Options,
     api::{LastOperation, Phase},
@@ -10,9 +10,13 @@ use hostler_sim::{
     Plan,
     stackit::{Fault, Settings},
 };
+use k8s_openapi::api::core::v1::Event;
+use kube::{Api, api::ListParams};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, time::Duration};
 
+/// How long it is watched how often something is tried, in seconds.
+const WHILE: u64 = 900;
 const STATUSES: [u16; 9] = [400, 401, 403, 404, 409, 413, 429, 500, 502];
 
 /// A class whose servers need every call that there is.
@@ -84,17 +88,17 @@ impl Case {
     /// Tries often enough, and not more often than a quarter sooner than it may take.
     async fn is_tried_now_and_then(&self, stage: &Stage) {
         let before = calls(stage, self.call);
-        stage.world.run_for(Duration::from_mins(30)).await;
+        stage.world.run_for(Duration::from_secs(WHILE)).await;
         let often = calls(stage, self.call) - before;
         let (calls, pause) = match self.call {
             // Not before lists have shown for a while that nothing came of the last order; sent again only for 429.
             "CreateServer" => (if self.status == 429 { 3 } else { 1 }, 90),
             _ => (4, 1),
         };
-        let most = calls * (1800 / (wait(self.again).as_secs() * 3 / 4).max(pause) + 1);
+        let most = calls * (WHILE / (wait(self.again).as_secs() * 3 / 4).max(pause) + 1);
         // The shared poller lists, too, while somebody waits.
-        let most = if self.call == "ListServers" { most + 1800 / 5 } else { most };
-        assert!((1..=most).contains(&often), "{}: {often} times in half an hour", self.name());
+        let most = if self.call == "ListServers" { most + WHILE / 5 } else { most };
+        assert!((1..=most).contains(&often), "{}: {often} times in a quarter of an hour", self.name());
     }
 }
 
@@ -154,10 +158,10 @@ async fn a_refusal_on_the_way_in_is_told_and_tried_again() {
         let written = stage.machines().get("m-5").await.unwrap().metadata.resource_version;
         let phase = stage.machines().get("m-5").await.unwrap().status.unwrap().current_status.phase;
         assert_eq!(phase, Phase::CrashLoopBackOff, "{name}");
-        stage.world.run_for(Duration::from_mins(10)).await;
+        stage.world.run_for(Duration::from_mins(5)).await;
         let still = stage.machines().get("m-5").await.unwrap().metadata.resource_version;
-        // An order is marked on the Machine each time, and while a project is asked for fewer calls that is told, too.
-        if case.call != "CreateServer" && case.status != 429 {
+        // An order is marked on the Machine each time.
+        if case.call != "CreateServer" {
             assert_eq!(still, written, "{name}: the same failure is written once");
         }
         stage.cloud.clear_faults();
@@ -276,6 +280,56 @@ async fn the_ids_of_a_refused_call_reach_people_and_cost_no_writes() {
     let about: Vec<&String> = told.iter().filter(|event| event.starts_with("CloudFailure")).collect();
     assert_eq!(about.len(), 1, "{told:?}");
     assert!(about[0].contains(request), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_that_alternate_are_counted_and_not_told_anew() {
+    let mut stage = stage(611, class()).await;
+    for number in 0..8 {
+        let status = if number % 2 == 0 { 409 } else { 500 };
+        let one = Fault { skip: number, ..Fault::on("CreateServer").status(status).times(1) };
+        stage.cloud.add_fault(one).unwrap();
+    }
+    stage.create(stage.machines(), machine("m-5")).await;
+    stage.run_until_phase("m-5", Phase::Running, Duration::from_mins(19)).await.unwrap();
+    assert_eq!(calls(&stage, "CreateServer"), 9);
+    let events = Api::<Event>::namespaced(stage.admin.clone(), NAMESPACE);
+    let all = events.list(&ListParams::default()).await.unwrap().items;
+    let failures = all.into_iter().filter(|event| event.reason.as_deref() == Some("CloudFailure"));
+    let counts: Vec<i32> = failures.filter_map(|event| event.count).collect();
+    assert_eq!(counts, [4, 4], "one event for each kind of failure");
+}
+
+/// Nobody waits any longer who has changed what was wrong.
+#[tokio::test(start_paused = true)]
+async fn an_order_that_is_made_of_something_else_does_not_wait() {
+    for what in ["class", "Secret", "Machine"] {
+        let settings = Settings { quotas: [("vcpu".to_owned(), 0)].into(), ..Settings::default() };
+        let mut stage = Stage::new(Plan::seeded(621), settings).await;
+        stage.start_controller();
+        stage.create_class_and_secret().await;
+        stage.create(stage.machines(), machine("m-5")).await;
+        stage.run_until_said("m-5", "code = [ResourceExhausted]", SOON).await.unwrap();
+        stage.cloud.set(|settings| settings.quotas.clear());
+        stage.world.run_for(Duration::from_mins(3)).await;
+        assert_eq!(calls(&stage, "CreateServer"), 1, "{what}: it waits");
+        match what {
+            "class" => {
+                let patch = json!({"providerSpec": {"machineType": "c2i.4"}});
+                stage.patch(stage.classes(), "small", patch).await;
+            }
+            "Secret" => {
+                let patch = json!({"stringData": {"userData": "#!/bin/sh"}});
+                stage.patch(stage.secrets(), "credentials", patch).await;
+            }
+            _ => stage.patch(stage.machines(), "m-5", json!({"spec": {"creationTimeout": "30m0s"}})).await,
+        }
+        let soon = Duration::from_secs(30);
+        stage
+            .run_until_phase("m-5", Phase::Running, soon)
+            .await
+            .unwrap_or_else(|why| panic!("{what}: {why}"));
+    }
 }
 
 /// When each of these machines ordered, in seconds since the world began.

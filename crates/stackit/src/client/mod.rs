@@ -142,7 +142,9 @@ impl Client {
             let pass = authorisation.pass().await?;
             let (outcome, result) = self.attempt(call, pass.as_ref()).await;
             match outcome {
-                Outcome::Answered(429) => limit.refused(turn, result.retry_after),
+                Outcome::Answered(429) => {
+                    limit.refused(turn, result.retry_after, result.result.as_ref().err().cloned());
+                }
                 Outcome::Answered(200..=299) => limit.accepted(),
                 _ => {}
             }

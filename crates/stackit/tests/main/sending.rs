@@ -93,6 +93,7 @@ async fn a_long_pause_is_not_waited_for_by_a_worker() {
     assert_eq!(refused.message, "STACKIT answered 429: too many");
     let next = client.list_servers(None).await.unwrap_err();
     assert_eq!((next.code, stage.take().len()), (Code::Unavailable, 0), "nothing is sent meanwhile");
+    assert_eq!(next, refused, "whoever is sent away is told the same");
     assert_eq!(stage.elapsed(), Duration::ZERO);
     // Another project is not concerned.
     crate::stage::client(stage.surroundings(), ApiVersion::V2, Authorisation::None)
