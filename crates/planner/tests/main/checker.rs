@@ -1,0 +1,654 @@
+//! The rules again, written apart from the solver: strings, loops, no counters. It replays a plan and says which
+//! binding breaks which rule.
+
+use hostler_planner::model::*;
+use hostler_planner::{NewMachine, ScaleUp, Target};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Clone)]
+pub struct Guest {
+    pub namespace: String,
+    pub spec: std::sync::Arc<PodSpec>,
+    pub leaving: bool,
+}
+
+#[derive(Clone)]
+pub struct Host {
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
+    pub taints: Vec<Taint>,
+    pub size: Resources,
+    pub limits: BTreeMap<String, i64>,
+    pub closed: bool,
+    pub guests: Vec<Guest>,
+}
+
+/// How spread constraints see domains without nodes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Sight {
+    /// As the scheduler: they do not exist.
+    Nodes,
+    /// What could be bought counts as empty.
+    Offers,
+}
+
+pub struct World<'c> {
+    pub cluster: &'c Cluster,
+    pub hosts: Vec<Host>,
+    /// What could be bought, with group and offering.
+    pub offers: Vec<(NewMachine, Host)>,
+    pub sight: Sight,
+}
+
+pub fn requests(spec: &PodSpec) -> BTreeMap<String, i64> {
+    let flat = |r: &Resources| {
+        let mut map: BTreeMap<String, i64> = r.extended.clone();
+        map.insert("cpu".into(), r.cpu);
+        map.insert("memory".into(), r.memory);
+        map.insert("ephemeral-storage".into(), r.ephemeral_storage);
+        map
+    };
+    let plus = |a: &BTreeMap<String, i64>, b: &BTreeMap<String, i64>| {
+        let mut sum = a.clone();
+        b.iter().for_each(|(k, v)| *sum.entry(k.clone()).or_default() += v);
+        sum
+    };
+    let most = |a: &BTreeMap<String, i64>, b: &BTreeMap<String, i64>| {
+        let mut max = a.clone();
+        b.iter().for_each(|(k, v)| {
+            let e = max.entry(k.clone()).or_default();
+            *e = (*e).max(*v);
+        });
+        max
+    };
+    let none = BTreeMap::new();
+    let main = spec.containers.iter().fold(none.clone(), |sum, c| plus(&sum, &flat(&c.requests)));
+    let side = spec
+        .init_containers
+        .iter()
+        .filter(|c| c.sidecar)
+        .fold(none.clone(), |sum, c| plus(&sum, &flat(&c.requests)));
+    let mut total = plus(&main, &side);
+    for (at, init) in spec.init_containers.iter().enumerate().filter(|(_, c)| !c.sidecar) {
+        let before = spec.init_containers[..at]
+            .iter()
+            .filter(|c| c.sidecar)
+            .fold(none.clone(), |sum, c| plus(&sum, &flat(&c.requests)));
+        total = most(&total, &plus(&before, &flat(&init.requests)));
+    }
+    if let Some(pod) = &spec.pod_requests {
+        for (name, amount) in flat(pod) {
+            let whole = name == "cpu" || name == "memory" || name.starts_with("hugepages-");
+            if whole && amount > 0 {
+                total.insert(name, amount);
+            }
+        }
+    }
+    let mut total = plus(&total, &flat(&spec.overhead));
+    total.insert("pods".into(), 1);
+    total
+}
+
+fn requirement(r: &Requirement, labels: &BTreeMap<String, String>) -> bool {
+    let value = labels.get(&r.key);
+    let compare = |up: bool| match (value.and_then(|v| v.parse::<i64>().ok()), r.values.first().map(|v| v.parse::<i64>())) {
+        (Some(have), Some(Ok(bound))) => (up && have > bound) || (!up && have < bound),
+        _ => false,
+    };
+    match r.operator {
+        Operator::In => value.is_some_and(|v| r.values.contains(v)),
+        Operator::NotIn => !value.is_some_and(|v| r.values.contains(v)),
+        Operator::Exists => value.is_some(),
+        Operator::DoesNotExist => value.is_none(),
+        Operator::Gt => compare(true),
+        Operator::Lt => compare(false),
+    }
+}
+
+pub fn selects(selector: Option<&Selector>, labels: &BTreeMap<String, String>) -> bool {
+    selector.is_some_and(|s| {
+        s.labels.iter().all(|(k, v)| labels.get(k) == Some(v)) && s.expressions.iter().all(|r| requirement(r, labels))
+    })
+}
+
+fn term(t: &NodeTerm, host: &Host) -> bool {
+    let name = BTreeMap::from([("metadata.name".to_owned(), host.name.clone())]);
+    let field = |r: &Requirement| requirement(&Requirement { key: "metadata.name".into(), ..r.clone() }, &name);
+    (!t.labels.is_empty() || !t.fields.is_empty())
+        && t.labels.iter().all(|r| requirement(r, &host.labels))
+        && t.fields.iter().all(field)
+}
+
+fn wants_node(spec: &PodSpec, host: &Host) -> bool {
+    spec.node_selector.iter().all(|(k, v)| host.labels.get(k) == Some(v))
+        && spec.affinity.node.required.as_ref().is_none_or(|terms| terms.iter().any(|t| term(t, host)))
+}
+
+fn tolerates(spec: &PodSpec, host: &Host) -> bool {
+    let covered = |taint: &Taint| {
+        spec.tolerations.iter().any(|t| {
+            let effect = t.effect.is_none() || t.effect == Some(taint.effect);
+            let exists = t.operator == TolerationOperator::Exists;
+            let key = if t.key.is_empty() { exists } else { t.key == taint.key };
+            effect && key && (exists || t.value == taint.value)
+        })
+    };
+    host.taints.iter().filter(|t| t.effect != Effect::PreferNoSchedule).all(covered)
+}
+
+impl World<'_> {
+    fn term_means(&self, t: &PodTerm, owner: &Guest, other: &Guest) -> bool {
+        let mut selector = t.selector.clone();
+        if let Some(selector) = &mut selector {
+            for (keys, operator) in [(&t.match_label_keys, Operator::In), (&t.mismatch_label_keys, Operator::NotIn)] {
+                for key in keys {
+                    if let Some(value) = owner.spec.labels.get(key) {
+                        selector.expressions.push(Requirement::new(key, operator, &[value]));
+                    }
+                }
+            }
+        }
+        let namespace = if t.namespaces.is_empty() && t.namespace_selector.is_none() {
+            owner.namespace == other.namespace
+        } else {
+            let labels = self.cluster.namespaces.iter().find(|n| n.name == other.namespace).map(|n| n.labels.clone());
+            t.namespaces.contains(&other.namespace)
+                || t.namespace_selector.as_ref().is_some_and(|s| {
+                    (s.labels.is_empty() && s.expressions.is_empty()) || labels.is_some_and(|l| selects(Some(s), &l))
+                })
+        };
+        namespace && selects(selector.as_ref(), &other.spec.labels)
+    }
+
+    fn storage(&self, guest: &Guest, host: &Host) -> Result<(), String> {
+        let claims = |spec: &PodSpec| -> Vec<String> {
+            spec.volumes
+                .iter()
+                .filter_map(|v| match &v.source {
+                    VolumeSource::Claim(name) => Some(name.clone()),
+                    _ => None,
+                })
+                .collect()
+        };
+        let find = |namespace: &str, name: &str| {
+            self.cluster.claims.iter().find(|c| c.namespace == namespace && c.name == name)
+        };
+        // Driver and identity of what a claim attaches.
+        let attaches = |namespace: &str, name: &str| -> Option<(String, String)> {
+            let claim = find(namespace, name)?;
+            match &claim.volume {
+                Some(volume) => {
+                    let volume = self.cluster.volumes.iter().find(|v| v.name == *volume)?;
+                    Some((volume.driver.clone()?, volume.name.clone()))
+                }
+                None => {
+                    let class = self.cluster.storage_classes.iter().find(|c| Some(&c.name) == claim.class.as_ref())?;
+                    Some((class.provisioner.clone(), format!("{namespace}/{name}")))
+                }
+            }
+        };
+        for name in claims(&guest.spec) {
+            let claim = find(&guest.namespace, &name).ok_or("claim missing")?;
+            match &claim.volume {
+                Some(volume) => {
+                    let volume = self.cluster.volumes.iter().find(|v| v.name == *volume).ok_or("volume missing")?;
+                    if volume.node_affinity.as_ref().is_some_and(|terms| !terms.iter().any(|t| term(t, host))) {
+                        return Err(format!("volume {} is elsewhere", volume.name));
+                    }
+                    let zone_keys = [keys::ZONE, keys::REGION];
+                    let zoned = zone_keys.iter().any(|k| host.labels.contains_key(*k) && volume.labels.contains_key(*k));
+                    for key in zone_keys {
+                        if let (true, Some(zones)) = (zoned, volume.labels.get(key))
+                            && !host.labels.get(key).is_some_and(|zone| zones.split("__").any(|z| z == zone))
+                        {
+                            return Err(format!("volume {} is in another {key}", volume.name));
+                        }
+                    }
+                }
+                None => {
+                    let class = self.cluster.storage_classes.iter().find(|c| Some(&c.name) == claim.class.as_ref());
+                    let class = class.ok_or("no class")?;
+                    if !class.wait_for_first_consumer || class.provisioner == "kubernetes.io/no-provisioner" {
+                        return Err("claim will not be bound".into());
+                    }
+                    if !class.allowed_topologies.is_empty() && !class.allowed_topologies.iter().any(|t| term(t, host)) {
+                        return Err("not provisioned here".into());
+                    }
+                }
+            }
+            let used = |g: &Guest| g.namespace == guest.namespace && claims(&g.spec).contains(&name);
+            if claim.single_pod && self.hosts.iter().flat_map(|h| &h.guests).any(used) {
+                return Err(format!("claim {name} is in use"));
+            }
+        }
+        let mut attached: BTreeSet<(String, String)> = BTreeSet::new();
+        for there in &host.guests {
+            attached.extend(claims(&there.spec).iter().filter_map(|name| attaches(&there.namespace, name)));
+        }
+        let before = attached.clone();
+        attached.extend(claims(&guest.spec).iter().filter_map(|name| attaches(&guest.namespace, name)));
+        for (driver, limit) in &host.limits {
+            let count = |set: &BTreeSet<(String, String)>| set.iter().filter(|(d, _)| d == driver).count();
+            if count(&attached) > count(&before) && count(&attached) > usize::try_from(*limit).unwrap() {
+                return Err(format!("more than {limit} volumes of {driver}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the scheduler would let a pod onto a host as things are.
+    pub fn allows(&self, guest: &Guest, at: usize) -> Result<(), String> {
+        let host = &self.hosts[at];
+        let spec = &guest.spec;
+        if host.closed {
+            return Err("host is closed".into());
+        }
+        if !spec.resource_claims.is_empty() {
+            return Err("resource claims".into());
+        }
+        if !wants_node(spec, host) {
+            return Err("selector or node affinity".into());
+        }
+        if !tolerates(spec, host) {
+            return Err("taint".into());
+        }
+        self.storage(guest, host)?;
+        for (name, needs) in requests(spec).into_iter().filter(|(_, needs)| *needs > 0) {
+            let has = match name.as_str() {
+                "cpu" => host.size.cpu,
+                "memory" => host.size.memory,
+                "ephemeral-storage" => host.size.ephemeral_storage,
+                "pods" => host.size.pods,
+                other => host.size.extended.get(other).copied().unwrap_or(0),
+            };
+            let used: i64 = host.guests.iter().map(|g| requests(&g.spec).get(&name).copied().unwrap_or(0)).sum();
+            if used + needs > has {
+                return Err(format!("{name}: {used} of {has} used, needs {needs}"));
+            }
+        }
+        let ports = |spec: &PodSpec| -> Vec<HostPort> {
+            let sidecars = spec.init_containers.iter().filter(|c| c.sidecar);
+            spec.containers.iter().chain(sidecars).flat_map(|c| c.host_ports.clone()).collect()
+        };
+        let any = |ip: &str| ip.is_empty() || ip == "0.0.0.0";
+        let protocol = |p: &HostPort| if p.protocol.is_empty() { "TCP".to_owned() } else { p.protocol.clone() };
+        for own in ports(spec) {
+            for taken in host.guests.iter().flat_map(|g| ports(&g.spec)) {
+                if own.port == taken.port
+                    && protocol(&own) == protocol(&taken)
+                    && (any(&own.ip) || any(&taken.ip) || own.ip == taken.ip)
+                {
+                    return Err(format!("port {}", own.port));
+                }
+            }
+        }
+        self.company(guest, host)?;
+        self.spread(guest, host)
+    }
+
+    fn company(&self, guest: &Guest, host: &Host) -> Result<(), String> {
+        let same = |a: &Host, b: &Host, key: &str| a.labels.get(key).is_some_and(|v| b.labels.get(key) == Some(v));
+        for other in &self.hosts {
+            for there in &other.guests {
+                for t in &guest.spec.affinity.anti.required {
+                    if same(other, host, &t.topology_key) && self.term_means(t, guest, there) {
+                        return Err(format!("anti-affinity over {}", t.topology_key));
+                    }
+                }
+                for t in &there.spec.affinity.anti.required {
+                    if same(other, host, &t.topology_key) && self.term_means(t, there, guest) {
+                        return Err(format!("another's anti-affinity over {}", t.topology_key));
+                    }
+                }
+            }
+        }
+        let terms = &guest.spec.affinity.pods.required;
+        if terms.is_empty() {
+            return Ok(());
+        }
+        if let Some(t) = terms.iter().find(|t| !host.labels.contains_key(&t.topology_key)) {
+            return Err(format!("label {} missing", t.topology_key));
+        }
+        let meant = |there: &Guest| terms.iter().all(|t| self.term_means(t, guest, there));
+        let near = |t: &PodTerm| self.hosts.iter().any(|h| same(h, host, &t.topology_key) && h.guests.iter().any(meant));
+        if terms.iter().all(near) {
+            return Ok(());
+        }
+        let anywhere = self.hosts.iter().any(|h| {
+            h.guests.iter().any(meant) && terms.iter().any(|t| h.labels.contains_key(&t.topology_key))
+        });
+        if !anywhere && meant(guest) { Ok(()) } else { Err("affinity".into()) }
+    }
+
+    fn spread(&self, guest: &Guest, host: &Host) -> Result<(), String> {
+        let hard: Vec<&Spread> = guest.spec.spread.iter().filter(|s| s.hard).collect();
+        for constraint in &hard {
+            let key = &constraint.topology_key;
+            let Some(domain) = host.labels.get(key) else { return Err(format!("label {key} missing")) };
+            let mut selector = constraint.selector.clone();
+            if let Some(selector) = &mut selector {
+                for key in &constraint.match_label_keys {
+                    if let Some(value) = guest.spec.labels.get(key) {
+                        selector.expressions.push(Requirement::new(key, Operator::In, &[value]));
+                    }
+                }
+            }
+            let counts = |h: &Host| {
+                hard.iter().all(|s| h.labels.contains_key(&s.topology_key))
+                    && (constraint.node_affinity == SpreadPolicy::Ignore || wants_node(&guest.spec, h))
+                    && (constraint.node_taints == SpreadPolicy::Ignore || tolerates(&guest.spec, h))
+            };
+            let matching = |g: &&Guest| {
+                !g.leaving && g.namespace == guest.namespace && selects(selector.as_ref(), &g.spec.labels)
+            };
+            let mut domains: BTreeMap<String, usize> = BTreeMap::new();
+            for h in self.hosts.iter().filter(|h| counts(h)) {
+                *domains.entry(h.labels[key].clone()).or_default() += h.guests.iter().filter(matching).count();
+            }
+            let own = domains.get(domain).copied().unwrap_or(0);
+            if self.sight == Sight::Offers {
+                for (number, (_, offer)) in self.offers.iter().enumerate().filter(|(_, (_, offer))| counts(offer)) {
+                    let name =
+                        if key == keys::HOSTNAME { format!("offer {number}") } else { offer.labels[key].clone() };
+                    domains.entry(name).or_default();
+                }
+            }
+            let mut least = domains.values().min().copied().unwrap_or(0);
+            if domains.len() < usize::try_from(constraint.min_domains.unwrap_or(1)).unwrap() {
+                least = 0;
+            }
+            let itself = usize::from(selects(selector.as_ref(), &guest.spec.labels));
+            if i64::try_from(own + itself).unwrap() - i64::try_from(least).unwrap() > i64::from(constraint.max_skew) {
+                return Err(format!("spread over {key}: {domain} has {own}, least is {least}"));
+            }
+        }
+        Ok(())
+    }
+
+    pub fn put(&mut self, guest: Guest, at: usize) {
+        self.hosts[at].guests.push(guest);
+    }
+}
+
+fn known_size(cluster: &Cluster, group: &Group, offering: &Offering) -> Resources {
+    let seen: Vec<&Resources> = cluster
+        .nodes
+        .iter()
+        .filter(|n| n.ready && n.group.as_ref() == Some(&group.name) && n.offering.as_ref() == Some(&offering.name))
+        .map(|n| &n.allocatable)
+        .filter(|size| size.cpu > 0)
+        .collect();
+    let Some(first) = seen.first() else {
+        return offering.allocatable.clone().unwrap_or_else(|| {
+            let m = &cluster.settings.margin;
+            let c = &offering.capacity;
+            Resources {
+                cpu: (c.cpu - m.cpu).max(0),
+                memory: (c.memory - m.memory - c.memory / 100 * m.memory_percent).max(0),
+                ephemeral_storage: c.ephemeral_storage - c.ephemeral_storage / 100 * m.ephemeral_percent,
+                pods: if c.pods == 0 { cluster.settings.default_pods } else { c.pods },
+                extended: c.extended.clone(),
+            }
+        });
+    };
+    let least = |pick: &dyn Fn(&Resources) -> i64| seen.iter().map(|size| pick(size)).min().unwrap();
+    Resources {
+        cpu: least(&|r| r.cpu),
+        memory: least(&|r| r.memory),
+        ephemeral_storage: least(&|r| r.ephemeral_storage),
+        pods: least(&|r| r.pods),
+        extended: first
+            .extended
+            .keys()
+            .map(|k| (k.clone(), least(&|r| r.extended.get(k).copied().unwrap_or(0))))
+            .collect(),
+    }
+}
+
+fn unborn(cluster: &Cluster, group: &Group, offering: &Offering, name: &str) -> Host {
+    let mut labels = BTreeMap::from([
+        (keys::OS.to_owned(), "linux".to_owned()),
+        (keys::ARCH.to_owned(), "amd64".to_owned()),
+        (keys::INSTANCE_TYPE.to_owned(), offering.name.clone()),
+    ]);
+    labels.extend(offering.zone.iter().map(|zone| (keys::ZONE.to_owned(), zone.clone())));
+    labels.extend(group.labels.clone());
+    labels.extend(offering.labels.clone());
+    labels.insert(keys::HOSTNAME.to_owned(), name.to_owned());
+    let mut host = Host {
+        name: name.to_owned(),
+        labels,
+        taints: group
+            .taints
+            .iter()
+            .filter(|t| !group.startup_taints.iter().any(|s| s.key == t.key))
+            .cloned()
+            .collect(),
+        size: known_size(cluster, group, offering),
+        limits: offering.attach_limits.clone(),
+        closed: false,
+        guests: Vec::new(),
+    };
+    greet(cluster, &mut host, &[]);
+    host
+}
+
+/// Daemon pods that will come, but for those that are there.
+fn greet(cluster: &Cluster, host: &mut Host, there: &[(String, String)]) {
+    for set in &cluster.daemon_sets {
+        let mut spec = (*set.spec).clone();
+        for key in ["not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable"] {
+            let key = format!("node.kubernetes.io/{key}");
+            spec.tolerations.push(Toleration { key, operator: TolerationOperator::Exists, ..Toleration::default() });
+        }
+        if wants_node(&spec, host)
+            && tolerates(&spec, host)
+            && !there.contains(&(set.namespace.clone(), set.name.clone()))
+        {
+            host.guests.push(Guest { namespace: set.namespace.clone(), spec: spec.into(), leaving: false });
+        }
+    }
+}
+
+pub fn tied(pod: &Pod) -> bool {
+    pod.owner.as_ref().is_some_and(|o| o.kind == OwnerKind::DaemonSet || o.kind == OwnerKind::Node)
+}
+
+pub fn guest(pod: &Pod) -> Guest {
+    Guest { namespace: pod.namespace.clone(), spec: pod.spec.clone(), leaving: pod.deleting.is_some() }
+}
+
+/// Pods that nodes are bought for.
+pub fn waits(cluster: &Cluster, pod: &Pod) -> bool {
+    let low = pod.spec.priority.is_some_and(|p| p < cluster.settings.priority_cutoff);
+    if pod.phase == Phase::Finished || pod.deleting.is_some() || low || tied(pod) {
+        return false;
+    }
+    match &pod.node {
+        Some(name) => cluster.nodes.iter().any(|n| n.name == *name && n.draining),
+        None => {
+            pod.nominated_node.is_none()
+                && pod.verdict == Verdict::Unschedulable
+                && cluster.settings.schedulers.as_ref().is_none_or(|own| {
+                    own.contains(&pod.spec.scheduler.clone().unwrap_or_else(|| "default-scheduler".into()))
+                })
+        }
+    }
+}
+
+/// Nodes first, machines in flight behind them.
+pub fn world(cluster: &Cluster) -> World<'_> {
+    let mut hosts = Vec::new();
+    for node in &cluster.nodes {
+        let young = cluster.now - node.created < cluster.settings.startup_time;
+        let booting = young && !node.ready;
+        let group = cluster.groups.iter().find(|g| Some(&g.name) == node.group.as_ref());
+        let status = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+        let mut taints: Vec<Taint> = node
+            .taints
+            .iter()
+            .filter(|t| !(young && group.is_some_and(|g| g.startup_taints.iter().any(|s| s.key == t.key))))
+            .filter(|t| !(booting && status.contains(&t.key.as_str())))
+            .cloned()
+            .collect();
+        if node.unschedulable {
+            taints.push(Taint::new(keys::UNSCHEDULABLE, "", Effect::NoSchedule));
+        }
+        let mut host = Host {
+            name: node.name.clone(),
+            labels: node.labels.clone(),
+            taints,
+            size: node.allocatable.clone(),
+            limits: node.attach_limits.clone(),
+            closed: node.draining || !(node.ready || booting),
+            guests: Vec::new(),
+        };
+        let mut there = Vec::new();
+        for pod in &cluster.pods {
+            let here = pod.node.as_ref() == Some(&node.name)
+                || (pod.node.is_none() && pod.nominated_node.as_ref() == Some(&node.name) && pod.deleting.is_none());
+            let low = pod.spec.priority.is_some_and(|p| p < cluster.settings.priority_cutoff);
+            if !here || pod.phase == Phase::Finished || waits(cluster, pod) || (low && pod.node.is_some()) {
+                continue;
+            }
+            if let Some(owner) = pod.owner.as_ref().filter(|o| o.kind == OwnerKind::DaemonSet) {
+                there.push((pod.namespace.clone(), owner.name.clone()));
+            }
+            host.guests.push(guest(pod));
+        }
+        if booting {
+            greet(cluster, &mut host, &there);
+        }
+        hosts.push(host);
+    }
+    let mut world = World { cluster, hosts, offers: Vec::new(), sight: Sight::Nodes };
+    for machine in &cluster.machines {
+        let group = cluster.groups.iter().find(|g| g.name == machine.group);
+        let offering = group.and_then(|g| {
+            let named = |o: &&Offering| o.name == machine.offering;
+            g.offerings.iter().filter(named).find(|o| o.zone == machine.zone).or(g.offerings.iter().find(named))
+        });
+        // A machine that will be no node has no labels either.
+        let host = match (group, offering) {
+            (Some(group), Some(offering)) if !machine.failed => unborn(cluster, group, offering, &machine.name),
+            _ => Host {
+                name: machine.name.clone(),
+                labels: BTreeMap::new(),
+                taints: Vec::new(),
+                size: Resources::default(),
+                limits: BTreeMap::new(),
+                closed: true,
+                guests: Vec::new(),
+            },
+        };
+        world.hosts.push(host);
+    }
+    for (group_at, group) in cluster.groups.iter().enumerate() {
+        for (at, offering) in group.offerings.iter().enumerate().filter(|(_, o)| o.available) {
+            let machine = NewMachine { group: group_at, offering: at };
+            world.offers.push((machine, unborn(cluster, group, offering, "")));
+        }
+    }
+    world
+}
+
+/// A new node of the plan.
+pub fn new_host(cluster: &Cluster, machine: NewMachine, number: usize) -> Host {
+    let group = &cluster.groups[machine.group];
+    unborn(cluster, group, &group.offerings[machine.offering], &format!("new {number}"))
+}
+
+/// Replays a plan. All its machines are there from the first binding to one of them on.
+pub fn check(cluster: &Cluster, plan: &ScaleUp) -> Result<(), String> {
+    let mut world = world(cluster);
+    let first = world.hosts.len();
+    let mut bound: BTreeSet<usize> = BTreeSet::new();
+    let mut come = false;
+    for (step, binding) in plan.bindings.iter().enumerate() {
+        let pod = &cluster.pods[binding.pod];
+        if !bound.insert(binding.pod) || !waits(cluster, pod) {
+            return Err(format!("step {step}: pod {} bound twice or not waiting", pod.name));
+        }
+        let at = match binding.target {
+            Target::Node(at) => at,
+            Target::Machine(at) => cluster.nodes.len() + at,
+            Target::New(at) => {
+                if !come {
+                    come = true;
+                    let new = plan.machines.iter().enumerate();
+                    world.hosts.extend(new.map(|(number, machine)| new_host(cluster, *machine, number)));
+                }
+                first + at
+            }
+        };
+        world
+            .allows(&guest(pod), at)
+            .map_err(|why| format!("step {step}: pod {} on {:?}: {why}", pod.name, binding.target))?;
+        world.put(guest(pod), at);
+    }
+    let waiting: BTreeSet<usize> =
+        (0..cluster.pods.len()).filter(|at| waits(cluster, &cluster.pods[*at])).collect();
+    let unplaced: BTreeSet<usize> = plan.unplaced().into_iter().collect();
+    if &waiting - &bound != unplaced {
+        return Err("bound and unplaced are not all that wait".into());
+    }
+    let price: Price = plan.machines.iter().map(|machine| machine.price(cluster)).sum();
+    if price != plan.price {
+        return Err(format!("price is {price}, not {}", plan.price));
+    }
+    sizes(cluster, &plan.machines)
+}
+
+/// Minimum, maximum, limits and the rule about mixing.
+pub fn sizes(cluster: &Cluster, machines: &[NewMachine]) -> Result<(), String> {
+    for (at, group) in cluster.groups.iter().enumerate() {
+        let new: Vec<&Offering> =
+            machines.iter().filter(|m| m.group == at).map(|m| &group.offerings[m.offering]).collect();
+        if new.is_empty() {
+            continue;
+        }
+        let of_group = |name: &Option<String>| name.as_ref() == Some(&group.name);
+        let old: Vec<String> = cluster
+            .nodes
+            .iter()
+            .filter(|n| of_group(&n.group))
+            .filter_map(|n| n.offering.clone())
+            .chain(cluster.machines.iter().filter(|m| m.group == group.name).map(|m| m.offering.clone()))
+            .collect();
+        if group.paused || !group.scale_up.enabled || new.iter().any(|o| !o.available) {
+            return Err(format!("group {} must not grow like this", group.name));
+        }
+        if old.len() + new.len() > group.max as usize {
+            return Err(format!("group {} has too many nodes", group.name));
+        }
+        let types: BTreeSet<&String> = new.iter().map(|o| &o.name).collect();
+        if !group.mixing && (types.len() > 1 || (!old.is_empty() && !types.iter().all(|t| old.contains(t)))) {
+            return Err(format!("group {} mixes {types:?} with {old:?}", group.name));
+        }
+        if let Some(limit) = group.limits.get("cpu") {
+            let capacity = |name: &String| {
+                group.offerings.iter().find(|o| o.name == *name).map_or(0, |o| o.capacity.cpu)
+            };
+            let sum: i64 = old.iter().map(capacity).chain(new.iter().map(|o| o.capacity.cpu)).sum();
+            if sum > *limit {
+                return Err(format!("group {} has {sum} CPU of {limit}", group.name));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Without mixing, the type that most of a group's nodes are of: the preferred one in a tie, then the first by name.
+pub fn keeps_type(cluster: &Cluster, machine: NewMachine) -> bool {
+    let group = &cluster.groups[machine.group];
+    let mut types: BTreeMap<String, usize> = BTreeMap::new();
+    for node in cluster.nodes.iter().filter(|n| n.group.as_ref() == Some(&group.name)) {
+        *types.entry(node.offering.clone().unwrap_or_default()).or_default() += 1;
+    }
+    for other in cluster.machines.iter().filter(|m| m.group == group.name) {
+        *types.entry(other.offering.clone()).or_default() += 1;
+    }
+    let most = types.iter().map(|(name, n)| (*n, Some(name) == group.preferred.as_ref())).max();
+    let kept = types.iter().find(|(name, n)| most == Some((**n, Some(*name) == group.preferred.as_ref())));
+    group.mixing || kept.is_none_or(|(name, _)| *name == group.offerings[machine.offering].name)
+}

@@ -1,0 +1,6 @@
+//! The planner as its users see it.
+
+mod checker;
+mod exhaustive;
+mod generate;
+mod properties;

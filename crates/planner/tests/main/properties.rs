@@ -1,0 +1,79 @@
+//! Random clusters against the checker and, where they are small, against every way there is.
+
+use crate::{checker, exhaustive, generate};
+use hostler_planner::scale_up;
+
+/// `HOSTLER_CASES` for a longer run, `HOSTLER_SEED` for one case.
+pub fn seeds(default: u64) -> std::ops::Range<u64> {
+    if let Some(seed) = std::env::var("HOSTLER_SEED").ok().and_then(|seed| seed.parse().ok()) {
+        return seed..seed + 1;
+    }
+    let cases = std::env::var("HOSTLER_CASES").ok().and_then(|cases| cases.parse().ok());
+    0..cases.unwrap_or(default)
+}
+
+#[test]
+fn every_plan_obeys_every_rule() {
+    let mut bound = 0;
+    for seed in seeds(4_000) {
+        let mut cluster = generate::cluster(seed, &generate::MEDIUM);
+        if seed % 4 == 0 {
+            cluster.settings.preferences = hostler_planner::model::Preferences::Respect;
+        }
+        let plan = scale_up(&cluster);
+        bound += plan.bindings.len();
+        checker::check(&cluster, &plan).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        assert_eq!(plan, scale_up(&cluster), "seed {seed}: the same input gives the same plan");
+    }
+    assert!(bound > 0);
+}
+
+#[test]
+fn small_cases_are_as_good_as_the_best() {
+    let cases = seeds(6_000);
+    let (mut compared, mut priced) = (0u32, Vec::new());
+    for seed in cases {
+        let cluster = generate::cluster(seed, &generate::SMALL);
+        let plan = scale_up(&cluster);
+        checker::check(&cluster, &plan).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        let Some(best) = exhaustive::best(&cluster, 4_000) else { continue };
+        compared += 1;
+        let mut unserved: std::collections::BTreeMap<i32, usize> = std::collections::BTreeMap::new();
+        for pod in plan.unplaced() {
+            *unserved.entry(cluster.pods[pod].spec.priority.unwrap_or(0)).or_default() += 1;
+        }
+        let unserved: Vec<(i32, usize)> = unserved.into_iter().rev().collect();
+        let order = exhaustive::compare(&unserved, &best.unserved);
+        assert!(order.is_le(), "seed {seed}: {unserved:?} have no place, {:?} is possible", best.unserved);
+        if order.is_eq() && best.price > 0 {
+            let percent = (plan.price - best.price) * 10_000 / best.price;
+            priced.push((percent, seed));
+        }
+    }
+    priced.sort_unstable();
+    let Some((worst, seed)) = priced.last() else { return };
+    let mean = priced.iter().map(|(over, _)| over).sum::<i64>() / i64::try_from(priced.len()).unwrap();
+    let p99 = priced[priced.len() * 99 / 100].0;
+    println!(
+        "{compared} compared, {} with a price: mean {mean}, p99 {p99}, worst {worst} ten-thousandths above the best (seed {seed})",
+        priced.len()
+    );
+    assert!(mean <= 500 && p99 <= 2_500);
+    if std::env::var("HOSTLER_SEED").is_err() {
+        assert!(compared >= 5_000, "only {compared} cases were small enough");
+    }
+}
+
+/// Prints one case: `HOSTLER_SEED=n cargo test -p hostler-planner shows -- --ignored --nocapture`.
+#[test]
+#[ignore = "for people"]
+fn shows_a_case() {
+    for seed in seeds(1) {
+        let bounds = if std::env::var("HOSTLER_MEDIUM").is_ok() { &generate::MEDIUM } else { &generate::SMALL };
+        let cluster = generate::cluster(seed, bounds);
+        println!("{}", serde_json::to_string_pretty(&cluster).unwrap());
+        let plan = scale_up(&cluster);
+        println!("{}", serde_json::to_string_pretty(&plan).unwrap());
+        println!("{:?}", checker::check(&cluster, &plan));
+    }
+}
