@@ -13,6 +13,9 @@ pub(crate) struct Market {
     pub families: Vec<Vec<TemplateId>>,
     /// By template.
     pub family: Vec<usize>,
+    /// By template: its place in its family, and what all of it is worth.
+    pub rank: Vec<usize>,
+    pub worth: Vec<f64>,
     /// What a unit of a resource costs where it is cheapest.
     pub weights: Vec<f64>,
 }
@@ -38,7 +41,15 @@ impl Market {
             families[number].push(template);
             family[template as usize] = number;
         }
-        Self { weights: weights(board, &allowed), allowed, families, family }
+        let mut rank = vec![0; board.templates.len()];
+        for members in &families {
+            for (at, template) in members.iter().enumerate() {
+                rank[*template as usize] = at;
+            }
+        }
+        let mut market = Self { weights: weights(board, &allowed), allowed, families, family, rank, worth: Vec::new() };
+        market.worth = board.templates.iter().map(|kind| market.value(&kind.free)).collect();
+        market
     }
 
     /// What a pod is worth: the sum of its parts.

@@ -261,28 +261,42 @@ impl<'s, 'a> Packing<'s, 'a> {
         let request = &board.class(demand).request;
         let alone = !self.state.in_bulk(demand);
         let mut best: Option<Offer> = None;
-        for &template in &self.market.allowed {
-            let kind = &board.templates[template as usize];
-            if !fits_in(request, &kind.free) || !board.agrees(demand, kind.class) {
-                continue;
-            }
-            let pods = if alone { 1 } else { room_in(request, &kind.free).min(count) };
-            let zone_load = kind.zone.map_or(0, |zone| self.zones.get(&(kind.group, zone)).copied().unwrap_or(0));
-            let mut offer = Offer {
-                price: kind.price,
-                pods,
-                template,
-                grow: None,
-                waste: 0.0,
-                zone_load,
-                preferred: kind.preferred,
-            };
-            offer.waste = self.market.value(&kind.free);
-            if best.is_some_and(|best| !offer.better(&best)) || self.ledger.objection(board, template, None).is_some() {
-                continue;
-            }
-            if self.suits_fresh(demand, template) {
+        let market = self.market;
+        for family in &market.families {
+            // Cheapest first: what takes all is not beaten by anything behind it.
+            for &template in family {
+                let kind = &board.templates[template as usize];
+                if !fits_in(request, &kind.free) {
+                    continue;
+                }
+                if !board.agrees(demand, kind.class) {
+                    break;
+                }
+                let pods = if alone { 1 } else { room_in(request, &kind.free).min(count) };
+                let zone_load =
+                    kind.zone.map_or(0, |zone| self.zones.get(&(kind.group, zone)).copied().unwrap_or(0));
+                let offer = Offer {
+                    price: kind.price,
+                    pods,
+                    template,
+                    grow: None,
+                    waste: market.worth[template as usize],
+                    zone_load,
+                    preferred: kind.preferred,
+                };
+                if best.is_some_and(|best| !offer.better(&best)) {
+                    if alone || pods == count {
+                        break;
+                    }
+                    continue;
+                }
+                if self.ledger.objection(board, template, None).is_some() || !self.suits_fresh(demand, template) {
+                    continue;
+                }
                 best = Some(offer);
+                if alone || pods == count {
+                    break;
+                }
             }
         }
         best
@@ -321,8 +335,12 @@ impl<'s, 'a> Packing<'s, 'a> {
         let family = &self.market.families[*self.market.family.get(now as usize)?];
         let request = &board.class(demand).request;
         let free = self.state.free(node);
-        let start = family.iter().position(|template| *template == now)?;
+        let start = self.market.rank[now as usize];
         let alone = !self.state.in_bulk(demand);
+        if alone && !self.state.suits(demand, node) {
+            return None;
+        }
+        let left = self.market.value(free) - self.market.worth[now as usize];
         let mut best: Option<Offer> = None;
         let mut seen = 0;
         for &template in &family[start + 1..] {
@@ -333,7 +351,7 @@ impl<'s, 'a> Packing<'s, 'a> {
                 continue;
             }
             let price = kind.price - current.price;
-            let waste = self.market.value(free) + self.market.value(&kind.free) - self.market.value(&current.free);
+            let waste = left + self.market.worth[template as usize];
             let offer =
                 Offer { price, pods, template, grow: Some(node), waste, zone_load: 0, preferred: kind.preferred };
             if best.is_none_or(|best| offer.better(&best)) && self.ledger.objection(board, template, Some(now)).is_none()
@@ -345,7 +363,7 @@ impl<'s, 'a> Packing<'s, 'a> {
                 break;
             }
         }
-        best.filter(|_| self.state.suits(demand, node))
+        best.filter(|_| alone || self.state.suits(demand, node))
     }
 
     /// What the new nodes cost.

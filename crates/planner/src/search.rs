@@ -276,7 +276,8 @@ impl Search<'_, '_> {
                 let of_group = |template: TemplateId| board.templates[template as usize].group == *group;
                 let opened = new.iter().filter_map(|place| place.template).filter(|t| of_group(*t)).count();
                 let missing = missing.saturating_sub(u32::try_from(opened).unwrap_or(u32::MAX));
-                let cheapest = self.offers.iter().copied().find(|template| of_group(*template));
+                let may = |template: &TemplateId| self.ledger.objection(board, *template, None).is_none();
+                let cheapest = self.offers.iter().copied().find(|template| of_group(*template) && may(template));
                 cheapest.filter(|_| missing > 0).map(|template| (template, missing))
             })
             .collect()
@@ -290,8 +291,9 @@ impl Search<'_, '_> {
         let mut topped_up = Vec::new();
         for (template, count) in self.missing() {
             for _ in 0..count {
+                // A maximum is stronger than a minimum.
                 if ledger.objection(board, template, None).is_some() {
-                    return;
+                    break;
                 }
                 ledger.add(board, template);
                 opened.push(template);

@@ -3,6 +3,7 @@
 use super::{Served, Solution};
 use crate::board::{Board, NodeOrigin};
 use crate::market::{Ledger, Market};
+use crate::model::Preferences;
 use crate::pack::{Demand, Packing, order};
 use crate::reason::Reason;
 use crate::state::{Law, State, TemplateId};
@@ -100,7 +101,8 @@ pub(crate) fn best(
     }
     best = verified(state, served, best);
     let pods: i64 = served.all.iter().map(|demand| demand.count).sum();
-    if usize::try_from(pods).unwrap_or(usize::MAX) <= board.input.settings.search_pods {
+    let few = usize::try_from(pods).unwrap_or(usize::MAX) <= board.input.settings.search_pods;
+    if few && ignores_preferences(board) {
         for markets in crate::search::markets(board, &open, &undecided, &chosen) {
             let found = crate::search::improve(state, &markets, ledger, served, best.clone());
             let found = verified(state, served, found);
@@ -192,6 +194,11 @@ fn undecided<'b>(board: &'b Board<'_>, open: &[TemplateId], left: &[Demand]) -> 
         .collect()
 }
 
+/// Preferences that buy nodes are known to one way only.
+fn ignores_preferences(board: &Board<'_>) -> bool {
+    board.input.settings.preferences == Preferences::Ignore
+}
+
 /// The best of several ways.
 fn solve(state: &mut State<'_>, market: &Market, ledger: &Ledger, served: &Served) -> Solution {
     let board = state.board;
@@ -211,7 +218,7 @@ fn solve(state: &mut State<'_>, market: &Market, ledger: &Ledger, served: &Serve
             best = other;
         }
     }
-    if crate::pattern::affordable(market, &served.left) {
+    if ignores_preferences(board) && crate::pattern::affordable(market, &served.left) {
         let other = attempt(state, market, ledger, served, &plain, Way::Patterns);
         if other.better(Some(&best)) {
             best = other;
