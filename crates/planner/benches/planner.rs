@@ -1,4 +1,5 @@
 //! The workloads of the established autoscalers: time, nodes, price against the lower bound, memory. One thread.
+#![allow(clippy::wildcard_imports, clippy::cast_precision_loss)] // Numbers for people.
 
 mod cases;
 

@@ -19,7 +19,6 @@ use std::cell::Cell;
 
 pub(crate) const CPU: usize = 0;
 pub(crate) const MEMORY: usize = 1;
-pub(crate) const EPHEMERAL: usize = 2;
 pub(crate) const PODS: usize = 3;
 
 /// No domain: the node lacks the label.
@@ -165,12 +164,17 @@ impl Board<'_> {
                 _ => None,
             };
             let has = value_of(&node.labels, need.key).map(name);
-            return Some(Reason::SelectorMismatch { key: name(need.key), wanted: wanted.unwrap_or_default(), has });
+            return Some(Reason::SelectorMismatch {
+                key: name(need.key),
+                wanted: wanted.unwrap_or_default(),
+                has,
+            });
         }
         if let Some(terms) = &demand.affinity
             && !any_term_holds(terms, &node.labels, &self.symbols)
         {
-            let keys = terms.iter().flatten().map(|need| name(need.key)).collect::<std::collections::BTreeSet<_>>();
+            let keys =
+                terms.iter().flatten().map(|need| name(need.key)).collect::<std::collections::BTreeSet<_>>();
             return Some(Reason::NodeAffinityMismatch { keys: keys.into_iter().collect() });
         }
         for (claim, terms) in &demand.volumes {

@@ -1,10 +1,11 @@
 //! Words as numbers, and a hasher that gives the same order of work in every run.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 pub(crate) type Sym = u32;
 pub(crate) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Quick>>;
+pub(crate) type Set<K> = HashSet<K, BuildHasherDefault<Quick>>;
 
 /// Multiply and rotate, a word at a time: keys come from the cluster itself, not from an enemy, and a collision costs
 /// a comparison.

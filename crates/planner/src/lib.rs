@@ -5,9 +5,14 @@
 //!
 //! - [`scale_up`]: machines to create for the pods that wait, and an order in which every binding obeys every rule of
 //!   the scheduler.
+//! - [`scale_down`]: nodes to give back, with a place elsewhere for each of their pods, and why the others stay.
+//! - [`usage()`]: machines for groups whose measured usage is above their thresholds.
+//!
+//! Consolidation by replacement is not here yet.
 #![forbid(unsafe_code)]
 
 mod board;
+mod down;
 mod intern;
 mod market;
 pub mod model;
@@ -21,10 +26,14 @@ mod search;
 mod select;
 mod state;
 mod up;
+mod usage;
 
+pub use down::scale_down;
 pub use plan::{
-    Binding, Consolidated, Fate, NewMachine, NodeVerdict, PodsVerdict, ScaleDown, ScaleUp, Target, UsageVerdict,
+    Binding, Consolidated, Fate, NewMachine, NodeVerdict, PodsVerdict, ScaleDown, ScaleUp, Target,
+    UsageVerdict,
 };
 pub use reason::{Explanation, Reason, Subject};
 pub use requests::effective as effective_requests;
 pub use up::scale_up;
+pub use usage::usage;

@@ -47,7 +47,8 @@ impl Market {
                 rank[*template as usize] = at;
             }
         }
-        let mut market = Self { weights: weights(board, &allowed), allowed, families, family, rank, worth: Vec::new() };
+        let mut market =
+            Self { weights: weights(board, &allowed), allowed, families, family, rank, worth: Vec::new() };
         market.worth = board.templates.iter().map(|kind| market.value(&kind.free)).collect();
         market
     }
@@ -102,7 +103,8 @@ impl Ledger {
             total_nodes: 0,
             amounts: vec![vec![0; board.width()]; groups.len()],
             totals: vec![0; board.width()],
-            limited: !board.input.settings.limits.is_empty() || groups.iter().any(|group| !group.limits.is_empty()),
+            limited: !board.input.settings.limits.is_empty()
+                || groups.iter().any(|group| !group.limits.is_empty()),
         };
         for node in &board.nodes {
             let Some(group) = node.group else { continue };
@@ -137,7 +139,12 @@ impl Ledger {
     }
 
     /// Why one more cannot be had, or the same as another offering.
-    pub fn objection(&self, board: &Board<'_>, template: TemplateId, instead: Option<TemplateId>) -> Option<Reason> {
+    pub fn objection(
+        &self,
+        board: &Board<'_>,
+        template: TemplateId,
+        instead: Option<TemplateId>,
+    ) -> Option<Reason> {
         let kind = &board.templates[template as usize];
         let group: &Group = &board.input.groups[kind.group];
         if instead.is_none() {

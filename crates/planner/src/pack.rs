@@ -86,7 +86,13 @@ impl<'s, 'a> Packing<'s, 'a> {
     }
 
     /// Puts pods where room is free. Gives back how many are left.
-    pub fn fill(&mut self, demand: ClassId, class: ClassId, mut count: i64, nodes: std::ops::Range<usize>) -> i64 {
+    pub fn fill(
+        &mut self,
+        demand: ClassId,
+        class: ClassId,
+        mut count: i64,
+        nodes: std::ops::Range<usize>,
+    ) -> i64 {
         let state = &*self.state;
         let kind = state.board.class(demand);
         let mut candidates = std::mem::take(&mut self.candidates);
@@ -290,7 +296,9 @@ impl<'s, 'a> Packing<'s, 'a> {
                     }
                     continue;
                 }
-                if self.ledger.objection(board, template, None).is_some() || !self.suits_fresh(demand, template) {
+                if self.ledger.objection(board, template, None).is_some()
+                    || !self.suits_fresh(demand, template)
+                {
                     continue;
                 }
                 best = Some(offer);
@@ -352,9 +360,17 @@ impl<'s, 'a> Packing<'s, 'a> {
             }
             let price = kind.price - current.price;
             let waste = left + self.market.worth[template as usize];
-            let offer =
-                Offer { price, pods, template, grow: Some(node), waste, zone_load: 0, preferred: kind.preferred };
-            if best.is_none_or(|best| offer.better(&best)) && self.ledger.objection(board, template, Some(now)).is_none()
+            let offer = Offer {
+                price,
+                pods,
+                template,
+                grow: Some(node),
+                waste,
+                zone_load: 0,
+                preferred: kind.preferred,
+            };
+            if best.is_none_or(|best| offer.better(&best))
+                && self.ledger.objection(board, template, Some(now)).is_none()
             {
                 best = Some(offer);
             }
@@ -366,30 +382,26 @@ impl<'s, 'a> Packing<'s, 'a> {
         best.filter(|_| alone || self.state.suits(demand, node))
     }
 
-    /// What the new nodes cost.
-    pub fn price(&self) -> Price {
-        let board = self.board();
-        self.state.places[self.state.existing..]
-            .iter()
-            .filter_map(|place| place.template)
-            .map(|template| board.templates[template as usize].price)
-            .sum()
-    }
-
     /// Every new node as the cheapest that still holds what was put on it.
     pub fn shrink(&mut self) {
         let board = self.board();
         for at in self.state.existing..self.state.places.len() {
             let node = u32::try_from(at).unwrap_or(u32::MAX);
             let Some(now) = self.state.places[at].template else { continue };
-            let Some(family) = self.market.family.get(now as usize).and_then(|at| self.market.families.get(*at)) else {
+            let Some(family) =
+                self.market.family.get(now as usize).and_then(|at| self.market.families.get(*at))
+            else {
                 continue;
             };
             let current = &board.templates[now as usize];
             let free = self.state.free(node);
             let cheaper = family.iter().copied().take_while(|template| *template != now).find(|template| {
                 let kind = &board.templates[*template as usize];
-                let holds = free.iter().zip(&kind.free).zip(&current.free).all(|((free, new), old)| free + new - old >= 0);
+                let holds = free
+                    .iter()
+                    .zip(&kind.free)
+                    .zip(&current.free)
+                    .all(|((free, new), old)| free + new - old >= 0);
                 holds && self.ledger.objection(board, *template, Some(now)).is_none()
             });
             if let Some(template) = cheaper {
@@ -472,8 +484,13 @@ impl<'s, 'a> Packing<'s, 'a> {
 fn larger_room(request: &[i64], free: &[i64], old: &[i64], new: &[i64]) -> i64 {
     let mut room = i64::MAX;
     for at in 0..request.len() {
+        let then = free[at] + new[at] - old[at];
+        if then < 0 {
+            // What is there already needs more of this.
+            return 0;
+        }
         if request[at] > 0 {
-            room = room.min((free[at] + new[at] - old[at]).max(0) / request[at]);
+            room = room.min(then / request[at]);
         }
     }
     if room == i64::MAX { 0 } else { room }
@@ -481,7 +498,12 @@ fn larger_room(request: &[i64], free: &[i64], old: &[i64], new: &[i64]) -> i64 {
 
 /// In which order classes are served: those that dictate how many nodes there are, those that are hard to please, and
 /// large before small.
-pub(crate) fn order(state: &State<'_>, market: &Market, demands: &[Demand], priority_first: bool) -> Vec<Demand> {
+pub(crate) fn order(
+    state: &State<'_>,
+    market: &Market,
+    demands: &[Demand],
+    priority_first: bool,
+) -> Vec<Demand> {
     let board = state.board;
     let mut keyed: Vec<(i32, u8, f64, f64, Demand)> = demands
         .iter()

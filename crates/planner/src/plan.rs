@@ -67,7 +67,9 @@ impl ScaleUp {
 pub enum Fate {
     Keep,
     /// Could go, and will when it was so for long enough.
-    Unneeded { since: Time },
+    Unneeded {
+        since: Time,
+    },
     Remove,
 }
 

@@ -26,7 +26,8 @@ pub(crate) fn tied_to_node(pod: &Pod) -> bool {
 pub(crate) fn populate<'a>(board: &'a Board<'a>) -> (State<'a>, Waiting) {
     let mut state = State::new(board);
     let mut waiting = Waiting::default();
-    let names: Map<&str, NodeId> = (0u32..).zip(&board.input.nodes).map(|(at, node)| (node.name.as_str(), at)).collect();
+    let names: Map<&str, NodeId> =
+        (0u32..).zip(&board.input.nodes).map(|(at, node)| (node.name.as_str(), at)).collect();
     let mut slots: Vec<u32> = vec![u32::MAX; board.classes.len()];
     let mut wait = |waiting: &mut Waiting, class: ClassId, pod: usize| {
         let slot = &mut slots[class as usize];

@@ -189,7 +189,11 @@ impl Reason {
 pub(crate) fn amount(resource: &str, value: i64) -> String {
     let decimal = |value: i64, unit: i64| {
         let tenths = (value * 10 + unit / 2) / unit;
-        if tenths % 10 == 0 { (tenths / 10).to_string() } else { format!("{}.{}", tenths / 10, (tenths % 10).abs()) }
+        if tenths % 10 == 0 {
+            (tenths / 10).to_string()
+        } else {
+            format!("{}.{}", tenths / 10, (tenths % 10).abs())
+        }
     };
     match resource {
         "cpu" if value.abs() < 100 && value != 0 => format!("{value}m CPU"),
@@ -238,13 +242,23 @@ impl fmt::Display for Reason {
             R::Nominated { node } => write!(f, "will go to node {node}, where others make room"),
             R::DaemonPod => write!(f, "belongs to a daemon set"),
             R::MirrorPod => write!(f, "is a static pod"),
-            R::ResourceClaims { claims } => write!(f, "resource claims ({}) are not planned for", claims.join(", ")),
+            R::ResourceClaims { claims } => {
+                write!(f, "resource claims ({}) are not planned for", claims.join(", "))
+            }
             R::ClaimMissing { claim } => write!(f, "claim {claim} does not exist"),
-            R::ClaimUnbound { claim } => write!(f, "claim {claim} is not bound, and its class does not wait for a pod"),
-            R::ClaimWithoutClass { claim } => write!(f, "claim {claim} is not bound and has no storage class"),
-            R::ClaimNotProvisioned { claim } => write!(f, "claim {claim} is not bound, and nobody provisions its class"),
+            R::ClaimUnbound { claim } => {
+                write!(f, "claim {claim} is not bound, and its class does not wait for a pod")
+            }
+            R::ClaimWithoutClass { claim } => {
+                write!(f, "claim {claim} is not bound and has no storage class")
+            }
+            R::ClaimNotProvisioned { claim } => {
+                write!(f, "claim {claim} is not bound, and nobody provisions its class")
+            }
             R::ClaimInUse { claim } => write!(f, "claim {claim} is for one pod only and in use"),
-            R::VolumeMissing { claim, volume } => write!(f, "volume {volume} of claim {claim} does not exist"),
+            R::VolumeMissing { claim, volume } => {
+                write!(f, "volume {volume} of claim {claim} does not exist")
+            }
             R::GroupPaused => write!(f, "is paused"),
             R::ScaleUpDisabled => write!(f, "scale-up is off"),
             R::ScaleUpPause { until } => write!(f, "grew a moment ago, rests until {until}"),
@@ -260,7 +274,9 @@ impl fmt::Display for Reason {
                 write!(f, "taint {} not tolerated", taint(key, value))?;
                 if *effect == Effect::PreferNoSchedule { write!(f, " (preference)") } else { Ok(()) }
             }
-            R::SelectorMismatch { key, wanted, has: Some(has) } => write!(f, "label {key} is {has}, not {wanted}"),
+            R::SelectorMismatch { key, wanted, has: Some(has) } => {
+                write!(f, "label {key} is {has}, not {wanted}")
+            }
             R::SelectorMismatch { key, wanted, has: None } => write!(f, "label {key}={wanted} is missing"),
             R::NodeAffinityMismatch { keys } => write!(f, "node affinity on {} not met", keys.join(", ")),
             R::VolumeElsewhere { claim } => write!(f, "the volume of claim {claim} is elsewhere"),
@@ -268,7 +284,9 @@ impl fmt::Display for Reason {
                 write!(f, "needs {}, has {}", amount(resource, *needs), bare_amount(resource, *has))
             }
             R::PortTaken { port } => write!(f, "host port {port} is taken"),
-            R::AttachLimit { driver, limit } => write!(f, "no more than {limit} volumes of {driver} can be attached"),
+            R::AttachLimit { driver, limit } => {
+                write!(f, "no more than {limit} volumes of {driver} can be attached")
+            }
             R::AntiAffinity { key, domain } => write!(f, "a pod it must avoid is in {key} {domain}"),
             R::Unwanted { key, domain } => write!(f, "a pod in {key} {domain} does not want it near"),
             R::AffinityUnmet { key } => write!(f, "no pod it must be with is in its {key}"),
@@ -278,7 +296,9 @@ impl fmt::Display for Reason {
             }
             R::FitsOnNode { node } => write!(f, "fits on node {node}"),
             R::FitsOnMachine { machine } => write!(f, "fits on machine {machine}, which is coming"),
-            R::NewMachine { offering, price } => write!(f, "goes to a new {offering} ({} per hour)", money(*price)),
+            R::NewMachine { offering, price } => {
+                write!(f, "goes to a new {offering} ({} per hour)", money(*price))
+            }
             R::Dearer { offering } => write!(f, "would fit on {offering}, another plan costs less"),
             R::BelowMinimum { min } => write!(f, "has fewer than its {min} nodes"),
             R::UsageAbove { cpu_percent, memory_percent, cpu_threshold, memory_threshold } => write!(
@@ -306,7 +326,9 @@ impl fmt::Display for Reason {
             R::NodeUsageAbove { resource, percent, threshold } => {
                 write!(f, "{percent} % of its {resource} is used, threshold is {threshold} %")
             }
-            R::ScaleDownPause { until } => write!(f, "its group was scaled a moment ago, rests until {until}"),
+            R::ScaleDownPause { until } => {
+                write!(f, "its group was scaled a moment ago, rests until {until}")
+            }
             R::UnneededSince { since, until } => write!(f, "not needed since {since}, goes at {until}"),
             R::AtMinimum { ready, min } => write!(f, "its group has {ready} ready nodes and must keep {min}"),
             R::TriggerWouldFire { cpu_percent, memory_percent } => write!(
@@ -317,7 +339,9 @@ impl fmt::Display for Reason {
             R::PodProtected { pod, annotation } => write!(f, "pod {pod} has annotation {annotation}"),
             R::WaitsForCompletion { pod } => write!(f, "pod {pod} is to run to its end"),
             R::PodWithoutOwner { pod } => write!(f, "pod {pod} has no controller that would make it anew"),
-            R::LocalStorage { pod, volume } => write!(f, "pod {pod} keeps data on the node in volume {volume}"),
+            R::LocalStorage { pod, volume } => {
+                write!(f, "pod {pod} keeps data on the node in volume {volume}")
+            }
             R::Budget { pod, budget, allowed, needed } => {
                 write!(f, "pod {pod} would break budget {budget} ({allowed} of {needed} allowed)")
             }

@@ -68,12 +68,19 @@ mod tests {
 
     #[test]
     fn init_containers_count_by_the_largest_and_sidecars_always() {
-        let table: [(&str, &[i64], &[(i64, bool)], i64, i64); 6] = [
+        type Row<'t> = (&'t str, &'t [i64], &'t [(i64, bool)], i64, i64);
+        let table: [Row<'_>; 6] = [
             ("containers add up", &[100, 200], &[], 0, 300),
             ("a larger init container wins", &[100], &[(500, false), (300, false)], 0, 500),
             ("a smaller one is free", &[400], &[(300, false)], 0, 400),
             ("a sidecar runs with the containers", &[100], &[(50, true)], 0, 150),
-            ("an init container runs beside earlier sidecars only", &[100], &[(50, true), (300, false), (70, true)], 0, 350),
+            (
+                "an init container runs beside earlier sidecars only",
+                &[100],
+                &[(50, true), (300, false), (70, true)],
+                0,
+                350,
+            ),
             ("overhead comes on top", &[100], &[(500, false)], 25, 525),
         ];
         for (what, containers, inits, overhead, expected) in table {

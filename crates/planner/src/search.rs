@@ -2,7 +2,7 @@
 //! when nothing can be better or its steps are spent.
 
 use crate::board::{Board, ClassId};
-use crate::intern::{Map, Quick};
+use crate::intern::{Quick, Set};
 use crate::market::{Ledger, Market};
 use crate::model::Price;
 use crate::pack::{Demand, Put};
@@ -43,7 +43,9 @@ pub(crate) fn markets(
         .map(|choice| {
             let fits = |template: &TemplateId| {
                 let kind = &board.templates[*template as usize];
-                choice.get(&kind.group).is_none_or(|name| offering_name(board, kind.group, kind.offering) == *name)
+                choice
+                    .get(&kind.group)
+                    .is_none_or(|name| offering_name(board, kind.group, kind.offering) == *name)
             };
             Market::new(board, open.iter().copied().filter(fits).collect())
         })
@@ -81,7 +83,7 @@ pub(crate) fn improve(
         puts: Vec::new(),
         contents: BTreeMap::new(),
         skipped: Vec::new(),
-        seen: Map::default(),
+        seen: Set::default(),
         ordered,
     };
     search.step(0);
@@ -103,7 +105,7 @@ struct Search<'s, 'a> {
     /// By node: what was put there, sorted.
     contents: BTreeMap<NodeId, Vec<ClassId>>,
     skipped: Vec<Demand>,
-    seen: Map<u64, ()>,
+    seen: Set<u64>,
     /// The order in which pods come may matter.
     ordered: bool,
 }
@@ -124,7 +126,7 @@ impl Search<'_, '_> {
             self.complete();
             return;
         }
-        if self.seen.insert(self.fingerprint(), ()).is_some() {
+        if !self.seen.insert(self.fingerprint()) {
             return;
         }
         let board = self.state.board;
@@ -144,7 +146,8 @@ impl Search<'_, '_> {
         // Or go without the first of them.
         if let Some(at) = self.remaining.iter().position(|demand| demand.count > 0) {
             let demand = self.remaining[at].clone();
-            let serving = compare_unserved(&unserved(board, &self.skipped), &self.best.unserved) == Ordering::Less;
+            let serving =
+                compare_unserved(&unserved(board, &self.skipped), &self.best.unserved) == Ordering::Less;
             if serving || !self.best.unserved.is_empty() {
                 self.remaining[at].count = 0;
                 self.skipped.push(demand.clone());
@@ -277,7 +280,8 @@ impl Search<'_, '_> {
                 let opened = new.iter().filter_map(|place| place.template).filter(|t| of_group(*t)).count();
                 let missing = missing.saturating_sub(u32::try_from(opened).unwrap_or(u32::MAX));
                 let may = |template: &TemplateId| self.ledger.objection(board, *template, None).is_none();
-                let cheapest = self.offers.iter().copied().find(|template| of_group(*template) && may(template));
+                let cheapest =
+                    self.offers.iter().copied().find(|template| of_group(*template) && may(template));
                 cheapest.filter(|_| missing > 0).map(|template| (template, missing))
             })
             .collect()

@@ -409,7 +409,10 @@ impl<'a> State<'a> {
                     if domains < min_domains {
                         return 0;
                     }
-                    histogram.iter().position(|hosts| *hosts > 0).map_or(0, |least| i32::try_from(least).unwrap_or(0))
+                    histogram
+                        .iter()
+                        .position(|hosts| *hosts > 0)
+                        .map_or(0, |least| i32::try_from(least).unwrap_or(0))
                 }
             };
         }
@@ -427,9 +430,9 @@ impl<'a> State<'a> {
 
     fn planned_minimum(&self, counter: u32, min_domains: i32) -> i32 {
         let Some(filter) = self.board.counters[counter as usize].filter else { return 0 };
-        let counting = (0u32..).zip(&self.places).filter(|(node, place)| {
-            self.there(*node) && self.board.counts(filter, place.class)
-        });
+        let counting = (0u32..)
+            .zip(&self.places)
+            .filter(|(node, place)| self.there(*node) && self.board.counts(filter, place.class));
         let mut least = i32::MAX;
         let mut domains = 0;
         for (node, _) in counting {
@@ -501,7 +504,10 @@ impl<'a> State<'a> {
             && (kind.volumes.is_empty() || self.over_attach_limit(class, node).is_none())
             && kind.single.iter().all(|claim| self.single.get(claim).is_none_or(|users| *users == 0))
             && kind.anti.iter().all(|counter| self.count_at(*counter, node).is_none_or(|count| count == 0))
-            && ident.forbidden.iter().all(|counter| self.count_at(*counter, node).is_none_or(|count| count == 0))
+            && ident
+                .forbidden
+                .iter()
+                .all(|counter| self.count_at(*counter, node).is_none_or(|count| count == 0))
             && (kind.affinity.is_empty() || self.affinity_met(class, node))
             && kind.spread.iter().all(|check| {
                 self.count_at(check.counter, node).is_some_and(|count| {
@@ -530,7 +536,9 @@ impl<'a> State<'a> {
             let mut volumes: Vec<Sym> = kind
                 .volumes
                 .iter()
-                .filter(|(own, volume)| own == driver && !place.attached.iter().any(|(_, there, _)| there == volume))
+                .filter(|(own, volume)| {
+                    own == driver && !place.attached.iter().any(|(_, there, _)| there == volume)
+                })
                 .map(|(_, volume)| *volume)
                 .collect();
             volumes.sort_unstable();
@@ -558,13 +566,17 @@ impl<'a> State<'a> {
         if let Some(reason) = too_small(board, &kind.request, self.free(node)) {
             return Some(reason);
         }
-        if let Some(port) = kind.ports.iter().find(|port| place.ports.iter().any(|taken| taken.clashes(**port))) {
-            return Some(Reason::PortTaken { port: port.port });
+        if let Some(port) =
+            kind.ports.iter().find(|port| place.ports.iter().any(|taken| taken.clashes(**port)))
+        {
+            return Some(Reason::PortTaken { port: port.number });
         }
         if let Some((driver, limit)) = self.over_attach_limit(class, node) {
             return Some(Reason::AttachLimit { driver: board.symbols.name(driver).to_owned(), limit });
         }
-        if let Some(claim) = kind.single.iter().find(|claim| self.single.get(claim).is_some_and(|users| *users > 0)) {
+        if let Some(claim) =
+            kind.single.iter().find(|claim| self.single.get(claim).is_some_and(|users| *users > 0))
+        {
             return Some(Reason::ClaimInUse { claim: board.symbols.name(*claim).to_owned() });
         }
         self.topology_objection(class, node)
@@ -583,7 +595,10 @@ impl<'a> State<'a> {
             name.map_or("new", |name| name.trim_start_matches('\u{0}')).to_owned()
         };
         let near = |counters: &[u32]| {
-            counters.iter().copied().find(|counter| self.count_at(*counter, node).is_some_and(|count| count > 0))
+            counters
+                .iter()
+                .copied()
+                .find(|counter| self.count_at(*counter, node).is_some_and(|count| count > 0))
         };
         if let Some(counter) = near(&kind.anti) {
             return Some(Reason::AntiAffinity { key: key_of(counter), domain: domain_of(counter) });
@@ -592,7 +607,8 @@ impl<'a> State<'a> {
             return Some(Reason::Unwanted { key: key_of(counter), domain: domain_of(counter) });
         }
         if !kind.affinity.is_empty() && !self.affinity_met(class, node) {
-            let unmet = kind.affinity.iter().find(|counter| self.count_at(**counter, node).is_none_or(|n| n == 0));
+            let unmet =
+                kind.affinity.iter().find(|counter| self.count_at(**counter, node).is_none_or(|n| n == 0));
             return unmet.map(|counter| Reason::AffinityUnmet { key: key_of(*counter) });
         }
         for check in &kind.spread {

@@ -4,7 +4,6 @@ pub(crate) mod choice;
 mod explain;
 
 use crate::board::{Board, build};
-pub(crate) use choice::{below_minimum, offering_name};
 use crate::market::{Ledger, Market};
 use crate::model::{Cluster, Price};
 use crate::pack::{Demand, Packing, Put, order};
@@ -12,6 +11,7 @@ use crate::plan::{Binding, NewMachine, ScaleUp, Target};
 use crate::populate::{Waiting, populate};
 use crate::reason::{Explanation, Reason};
 use crate::state::{Law, NodeId, State, TemplateId};
+pub(crate) use choice::{below_minimum, offering_name};
 use std::cmp::Ordering;
 
 /// Which machines to create for the pods of the cluster that wait, and why.
@@ -47,7 +47,8 @@ fn settle(state: &mut State<'_>, market: &Market, ledger: &Ledger, demands: &[De
     let helpless = |demand: &Demand| {
         !market.allowed.iter().any(|template| {
             let kind = &board.templates[*template as usize];
-            crate::state::fits_in(&board.class(demand.class).request, &kind.free) && board.agrees(demand.class, kind.class)
+            crate::state::fits_in(&board.class(demand.class).request, &kind.free)
+                && board.agrees(demand.class, kind.class)
         })
     };
     let sorted = order(state, market, demands, true);

@@ -18,8 +18,8 @@ usage: cargo xtask <chore>
   control-plane   builds and starts a real control plane: build, up (--help tells more)
   image           builds a static hostler and writes a container image, without a container engine: --output FILE
                   (--help tells more)
-  bench [NAME…]   the benchmarks (apiserver, world, dev, servers, gardener), in a release build; prints what it
-                   measures; behind one name arguments for it: gardener --machines 100";
+  bench [NAME…]   the benchmarks (apiserver, world, dev, planner, servers, gardener), in a release build; prints
+                  what it measures; behind one name arguments for it: gardener --machines 100";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -93,10 +93,11 @@ fn host() -> Result<String, String> {
 }
 
 /// The benchmarks: package, features and name.
-const BENCHMARKS: [(&str, &str, &str); 5] = [
+const BENCHMARKS: [(&str, &str, &str); 6] = [
     ("hostler-apiserver", "", "apiserver"),
     ("hostler-sim", "", "world"),
     ("hostler", "", "dev"),
+    ("hostler-planner", "", "planner"),
     ("hostler-control-plane", "real", "servers"),
     ("hostler-control-plane", "real", "gardener"),
 ];

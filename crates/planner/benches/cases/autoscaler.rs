@@ -2,7 +2,7 @@
 
 use crate::{Report, timed};
 use hostler_planner::model::*;
-use hostler_planner::scale_up;
+use hostler_planner::{scale_down, scale_up};
 use std::sync::Arc;
 
 fn spec(cpu: i64, memory: i64) -> PodSpec {
@@ -63,5 +63,68 @@ pub fn up() -> Vec<Report> {
         what: "autoscaler up 50,000".to_owned(),
         numbers: format!("{time:8.1} ms (bar 200), {nodes} nodes (bar 1000), {memory} MiB (bar 200)"),
         good: time <= 200.0 && nodes == 1000 && plan.bindings.len() == 50_000 && memory <= 200,
+    }]
+}
+
+/// Nodes of 10,000m and 100 pods, each with so many pods of 100m.
+fn full(nodes: usize, pods_each: usize) -> Cluster {
+    let spec = Arc::new(spec(100, 100));
+    let mut cluster =
+        Cluster { now: 10_000, groups: vec![group(10_000, 10_000, 20_000)], ..Cluster::default() };
+    for at in 0..nodes {
+        let name = format!("node-{at}");
+        for which in 0..pods_each {
+            let mut pod = pod(at * pods_each + which, spec.clone());
+            pod.node = Some(name.clone());
+            pod.phase = Phase::Running;
+            pod.annotations
+                .insert("cluster-autoscaler.kubernetes.io/safe-to-evict".to_owned(), "true".to_owned());
+            cluster.pods.push(pod);
+        }
+        cluster.nodes.push(Node {
+            labels: [(keys::HOSTNAME.to_owned(), name.clone())].into(),
+            name,
+            allocatable: Resources::new(10_000, 10_000).with_pods(100),
+            ready: true,
+            group: Some("group".to_owned()),
+            offering: Some("only".to_owned()),
+            unneeded_since: Some(0),
+            ..Node::default()
+        });
+    }
+    cluster
+}
+
+pub fn down() -> Vec<Report> {
+    let cluster = full(2_000, 40);
+    let (time, plan) = timed(|| scale_down(&cluster));
+    let removed = plan.removed.len();
+    vec![Report {
+        what: "autoscaler down 2,000 / 80,000".to_owned(),
+        numbers: format!("{time:8.1} ms (bar 300), {removed} removed (bar 1200)"),
+        good: time <= 300.0 && removed == 1200,
+    }]
+}
+
+/// The same cluster ten times as large must not cost more for each pod.
+pub fn large() -> Vec<Report> {
+    let mut each = Vec::new();
+    crate::forget_peak();
+    for nodes in [1_000, 10_000] {
+        let mut cluster = full(nodes, 30);
+        cluster.pods.extend((0..1_000).map(|at| pod(at, Arc::new(spec(200, 200)))));
+        let (time, (up, down)) = timed(|| (scale_up(&cluster), scale_down(&cluster)));
+        let sizes = (up.bindings.len(), down.removed.len());
+        each.push((time * 1000.0 / (nodes * 30) as f64, time, sizes));
+    }
+    let memory = crate::peak() >> 20;
+    let ratio = each[1].0 / each[0].0;
+    vec![Report {
+        what: "10,000 nodes / 300,000 pods".to_owned(),
+        numbers: format!(
+            "{:8.1} ms, {:.2} us for each pod, {ratio:.2} times that at 1,000 nodes (bar 2), {memory} MiB (bar 1024)",
+            each[1].1, each[1].0
+        ),
+        good: ratio <= 2.0 && memory <= 1024,
     }]
 }

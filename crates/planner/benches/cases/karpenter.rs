@@ -70,7 +70,10 @@ fn pods(count: usize) -> Vec<Pod> {
                 3 => {
                     let value = letter(rng);
                     spec.labels = labels("my-affininity", value);
-                    spec.affinity.pods.required.push(term(keys::ZONE, Selector::label("my-affininity", value)));
+                    spec.affinity
+                        .pods
+                        .required
+                        .push(term(keys::ZONE, Selector::label("my-affininity", value)));
                 }
                 4 => {
                     spec.labels = labels("app", "nginx");
@@ -78,7 +81,12 @@ fn pods(count: usize) -> Vec<Pod> {
                 }
                 _ => {}
             }
-            Pod { namespace: "default".to_owned(), name: format!("pod-{at}"), spec: Arc::new(spec), ..Pod::default() }
+            Pod {
+                namespace: "default".to_owned(),
+                name: format!("pod-{at}"),
+                spec: Arc::new(spec),
+                ..Pod::default()
+            }
         })
         .collect()
 }
@@ -138,9 +146,15 @@ pub fn preferences() -> Vec<Report> {
         affinity: Affinity {
             node: NodeAffinity {
                 required: None,
-                preferred: vec![Weighted { weight: 1, term: NodeTerm { labels: vec![zone], fields: Vec::new() } }],
+                preferred: vec![Weighted {
+                    weight: 1,
+                    term: NodeTerm { labels: vec![zone], fields: Vec::new() },
+                }],
             },
-            anti: PodAffinity { required: Vec::new(), preferred: vec![anti(10, keys::ZONE), anti(1, keys::HOSTNAME)] },
+            anti: PodAffinity {
+                required: Vec::new(),
+                preferred: vec![anti(10, keys::ZONE), anti(1, keys::HOSTNAME)],
+            },
             ..Affinity::default()
         },
         ..PodSpec::default()

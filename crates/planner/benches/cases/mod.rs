@@ -6,8 +6,11 @@ use crate::Report;
 type Case = fn() -> Vec<Report>;
 
 pub const ALL: &[(&str, Case)] = &[
+    // First, on a heap that nobody used: its bar is on memory too.
+    ("autoscaler-binpacking", autoscaler::binpacking),
     ("karpenter-diverse", karpenter::diverse),
     ("karpenter-preferences", karpenter::preferences),
-    ("autoscaler-binpacking", autoscaler::binpacking),
     ("autoscaler-up", autoscaler::up),
+    ("autoscaler-down", autoscaler::down),
+    ("large", autoscaler::large),
 ];

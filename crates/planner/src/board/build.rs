@@ -4,7 +4,7 @@ use super::classes::Class;
 use super::nodes::NodeMaker;
 use super::terms::{Counter, CounterKind, Matcher};
 use super::{Board, ClassId, Filter, Ident, Key, Static, blank};
-use crate::intern::{Map, Pool, Sym, Symbols};
+use crate::intern::{Map, Pool, Set, Sym, Symbols};
 use crate::model::{Cluster, Effect, Phase, PodSpec, Resources, Toleration, TolerationOperator, keys};
 use crate::requests::effective;
 use crate::select::{Labels, Need, Test};
@@ -105,11 +105,7 @@ fn finish<'a>(
     let keys = key_names
         .into_iter()
         .zip(domains)
-        .map(|(name, domains)| Key {
-            name,
-            dense: Some(name) != hostname,
-            domains: domains.items,
-        })
+        .map(|(name, domains)| Key { name, dense: Some(name) != hostname, domains: domains.items })
         .collect();
     let columns = node_classes.items.len();
     let mut board = Board {
@@ -147,7 +143,8 @@ fn link(builder: &Builder<'_>, idents: &mut [Ident]) {
         .items
         .iter()
         .map(|matchers| {
-            let named = matchers.iter().flat_map(|matcher| matcher.needs.iter().flatten()).find_map(single_label);
+            let named =
+                matchers.iter().flat_map(|matcher| matcher.needs.iter().flatten()).find_map(single_label);
             let candidates = named.map_or(everybody.as_slice(), |label| {
                 by_label.get(&label).map_or(&[] as &[usize], Vec::as_slice)
             });
@@ -184,11 +181,11 @@ fn single_label(need: &Need) -> Option<(Sym, Sym)> {
 }
 
 /// Labels of nodes that somebody asks for; by the others nodes need not be told apart.
-fn relevant_keys(builder: &mut Builder<'_>) -> Map<Sym, ()> {
-    let mut relevant: Map<Sym, ()> = Map::default();
+fn relevant_keys(builder: &mut Builder<'_>) -> Set<Sym> {
+    let mut relevant: Set<Sym> = Set::default();
     let mut note = |needs: &[Need]| {
         for need in needs {
-            relevant.insert(need.key, ());
+            relevant.insert(need.key);
         }
     };
     for demand in &builder.statics.items {
@@ -235,7 +232,9 @@ fn soft_taints(input: &Cluster) -> bool {
 /// What the DaemonSet controller adds to its pods.
 fn with_daemon_tolerations(spec: &PodSpec) -> PodSpec {
     let mut spec = spec.clone();
-    for key in ["not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable"] {
+    for key in
+        ["not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable"]
+    {
         spec.tolerations.push(Toleration {
             key: format!("node.kubernetes.io/{key}"),
             operator: TolerationOperator::Exists,

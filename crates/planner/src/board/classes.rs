@@ -5,8 +5,8 @@ use super::terms::{CounterKind, Matcher};
 use super::{ClassId, Filter, Static};
 use crate::intern::Sym;
 use crate::model::{
-    Claim, Effect, NodeTerm, PodSpec, PodTerm, Requirement, Spread, SpreadPolicy, StorageClass, TolerationOperator,
-    VolumeSource, keys,
+    Claim, Effect, NodeTerm, PodSpec, PodTerm, Requirement, Spread, SpreadPolicy, StorageClass,
+    TolerationOperator, VolumeSource, keys,
 };
 use crate::reason::Reason;
 use crate::select::{Need, Terms, node_terms, selector};
@@ -50,7 +50,7 @@ pub(crate) struct SpreadCheck {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Port {
-    pub port: u16,
+    pub number: u16,
     pub protocol: Sym,
     /// None is every address.
     pub ip: Option<Sym>,
@@ -58,7 +58,7 @@ pub(crate) struct Port {
 
 impl Port {
     pub fn clashes(self, other: Self) -> bool {
-        self.port == other.port
+        self.number == other.number
             && self.protocol == other.protocol
             && (self.ip.is_none() || other.ip.is_none() || self.ip == other.ip)
     }
@@ -134,7 +134,8 @@ impl Builder<'_> {
             }
             // Its own come first.
             step.spread.retain(|constraint| constraint.hard);
-            step.spread.extend(spread.iter().map(|constraint| Spread { hard: true, ..(*constraint).clone() }));
+            step.spread
+                .extend(spread.iter().map(|constraint| Spread { hard: true, ..(*constraint).clone() }));
             steps.push((step, soft_taints));
             if !pods.is_empty() {
                 pods.remove(0);
@@ -181,12 +182,13 @@ impl Builder<'_> {
         let hard = base.spread.iter().filter(|constraint| constraint.hard).count();
         self.topology(namespace, spec, &plain, hard, &mut class);
         class.demand = self.statics.of(demand);
-        for container in spec.containers.iter().chain(spec.init_containers.iter().filter(|init| init.sidecar)) {
+        for container in spec.containers.iter().chain(spec.init_containers.iter().filter(|init| init.sidecar))
+        {
             for port in container.host_ports.iter().filter(|port| port.port != 0) {
                 let protocol = if port.protocol.is_empty() { "TCP" } else { &port.protocol };
                 let any = port.ip.is_empty() || port.ip == "0.0.0.0";
                 class.ports.push(Port {
-                    port: port.port,
+                    number: port.port,
                     protocol: self.symbols.of(protocol),
                     ip: (!any).then(|| self.symbols.of(&port.ip)),
                 });
@@ -225,7 +227,8 @@ impl Builder<'_> {
             let VolumeSource::Claim(name) = &volume.source else { continue };
             let claim_symbol = self.symbols.of(name);
             let input = self.input;
-            let Some(claim) = self.claims.get(&(class.namespace, claim_symbol)).map(|at| &input.claims[*at]) else {
+            let Some(claim) = self.claims.get(&(class.namespace, claim_symbol)).map(|at| &input.claims[*at])
+            else {
                 class.refusal.get_or_insert_with(|| Reason::ClaimMissing { claim: name.clone() });
                 continue;
             };
@@ -302,12 +305,20 @@ impl Builder<'_> {
     }
 
     /// The first `own_hard` spread constraints are the pod's own, those behind were preferences.
-    fn topology(&mut self, namespace: Sym, spec: &PodSpec, demand: &Static, own_hard: usize, class: &mut Class) {
+    fn topology(
+        &mut self,
+        namespace: Sym,
+        spec: &PodSpec,
+        demand: &Static,
+        own_hard: usize,
+        class: &mut Class,
+    ) {
         let own = self.idents.items[class.ident as usize].clone();
         let affinity: Vec<Matcher> =
             spec.affinity.pods.required.iter().map(|term| self.matcher(namespace, spec, term)).collect();
         if !affinity.is_empty() {
-            class.affinity_self = affinity.iter().all(|matcher| matcher.matches(own.0, &own.1, &self.symbols));
+            class.affinity_self =
+                affinity.iter().all(|matcher| matcher.matches(own.0, &own.1, &self.symbols));
             let together = self.matchers.of(affinity);
             for term in &spec.affinity.pods.required {
                 let key = self.key(&term.topology_key);
@@ -342,7 +353,8 @@ impl Builder<'_> {
             let filter = Filter {
                 selector: (constraint.node_affinity == SpreadPolicy::Honor)
                     .then(|| (demand.selector.clone(), demand.affinity.clone())),
-                tolerations: (constraint.node_taints == SpreadPolicy::Honor).then(|| demand.tolerations.clone()),
+                tolerations: (constraint.node_taints == SpreadPolicy::Honor)
+                    .then(|| demand.tolerations.clone()),
                 keys,
             };
             let filter = self.filters.of(filter);

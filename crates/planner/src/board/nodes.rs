@@ -2,8 +2,10 @@
 
 use super::build::vector;
 use super::{Board, ClassId, FRESH, NOWHERE};
-use crate::intern::{Map, Pool, Sym, Symbols};
-use crate::model::{Cluster, Effect, Group, Machine, Margin, Node, Offering, OwnerKind, Price, Resources, Taint, keys};
+use crate::intern::{Pool, Set, Sym, Symbols};
+use crate::model::{
+    Cluster, Effect, Group, Machine, Margin, Node, Offering, OwnerKind, Price, Resources, Taint, keys,
+};
 use crate::select::{Labels, NAME_FIELD};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,10 +69,13 @@ const STATUS_TAINTS: [&str; 4] = [
 /// Stands for the name of a node that has none yet: no pod can ask for it.
 const UNBORN: &str = "\u{0}";
 
+/// Group, name, class, size, price and domains.
+type Look = (usize, Sym, u32, Vec<i64>, Price, Vec<u32>);
+
 pub(crate) struct NodeMaker<'a> {
     input: &'a Cluster,
     pub symbols: Symbols,
-    relevant: Map<Sym, ()>,
+    relevant: Set<Sym>,
     key_names: Vec<Sym>,
     resources: &'a [String],
     pub node_classes: Pool<NodeClass>,
@@ -84,7 +89,7 @@ impl<'a> NodeMaker<'a> {
     pub fn new(
         input: &'a Cluster,
         symbols: Symbols,
-        relevant: Map<Sym, ()>,
+        relevant: Set<Sym>,
         key_names: &[Sym],
         resources: &'a [String],
     ) -> Self {
@@ -139,11 +144,13 @@ impl<'a> NodeMaker<'a> {
         });
         let mut allocatable = node.allocatable.clone();
         // A node that does not know itself yet.
-        if booting && allocatable.cpu == 0 && allocatable.memory == 0 {
-            if let (Some(group), Some(offering)) = (group, offering) {
-                let group = &self.input.groups[group];
-                allocatable = self.expected(group, &group.offerings[offering]);
-            }
+        if booting
+            && allocatable.cpu == 0
+            && allocatable.memory == 0
+            && let (Some(group), Some(offering)) = (group, offering)
+        {
+            let group = &self.input.groups[group];
+            allocatable = self.expected(group, &group.offerings[offering]);
         }
         BoardNode {
             origin: NodeOrigin::Existing(at),
@@ -201,16 +208,18 @@ impl<'a> NodeMaker<'a> {
     /// Offerings that look the same to every pod and cost the same are one.
     pub fn templates(&mut self) -> Vec<Template> {
         let mut templates: Vec<Template> = Vec::new();
-        let mut seen: Map<(usize, Sym, u32, Vec<i64>, Price, Vec<u32>), ()> = Map::default();
+        let mut seen: Set<Look> = Set::default();
         for (at, group) in self.input.groups.iter().enumerate() {
-            for (which, offering) in group.offerings.iter().enumerate().filter(|(_, offering)| offering.available) {
+            for (which, offering) in
+                group.offerings.iter().enumerate().filter(|(_, offering)| offering.available)
+            {
                 let labels = template_labels(group, offering);
                 let class = self.class(&labels, &template_taints(group), UNBORN);
                 let domains = self.domains_of(&labels, None);
                 let free = vector(&self.expected(group, offering), self.resources);
                 let name = self.symbols.of(&offering.name);
                 let key = (at, name, class, free.clone(), offering.price, domains.clone());
-                if seen.insert(key, ()).is_some() {
+                if !seen.insert(key) {
                     continue;
                 }
                 templates.push(Template {
@@ -247,12 +256,12 @@ impl<'a> NodeMaker<'a> {
     fn class(&mut self, labels: &BTreeMap<String, String>, taints: &[Taint], name: &str) -> u32 {
         let mut kept: Labels = Vec::new();
         for (key, value) in labels {
-            if let Some(key) = self.symbols.known(key).filter(|key| self.relevant.contains_key(key)) {
+            if let Some(key) = self.symbols.known(key).filter(|key| self.relevant.contains(key)) {
                 kept.push((key, self.symbols.of(value)));
             }
         }
         let field = self.symbols.of(NAME_FIELD);
-        if self.relevant.contains_key(&field) {
+        if self.relevant.contains(&field) {
             kept.push((field, self.symbols.of(name)));
         }
         kept.sort_unstable();
@@ -313,15 +322,17 @@ fn less(capacity: &Resources, margin: &Margin, default_pods: i64) -> Resources {
     Resources {
         cpu: (capacity.cpu - margin.cpu).max(0),
         memory: (capacity.memory - margin.memory - capacity.memory / 100 * margin.memory_percent).max(0),
-        ephemeral_storage: capacity.ephemeral_storage - capacity.ephemeral_storage / 100 * margin.ephemeral_percent,
+        ephemeral_storage: capacity.ephemeral_storage
+            - capacity.ephemeral_storage / 100 * margin.ephemeral_percent,
         pods: if capacity.pods > 0 { capacity.pods } else { default_pods },
         extended: capacity.extended.clone(),
     }
 }
 
 fn template_labels(group: &Group, offering: &Offering) -> BTreeMap<String, String> {
-    let mut labels: BTreeMap<String, String> =
-        [(keys::OS, "linux"), (keys::ARCH, "amd64")].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    let mut labels: BTreeMap<String, String> = [(keys::OS, "linux"), (keys::ARCH, "amd64")]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into();
     labels.insert(keys::INSTANCE_TYPE.to_owned(), offering.name.clone());
     if let Some(zone) = &offering.zone {
         labels.insert(keys::ZONE.to_owned(), zone.clone());
@@ -338,7 +349,12 @@ fn template_taints(group: &Group) -> Vec<Taint> {
 }
 
 /// Puts nodes and templates on the board, with the daemon sets that will run on them.
-pub(crate) fn settle(board: &mut Board<'_>, nodes: Vec<BoardNode>, templates: Vec<Template>, daemons: &[ClassId]) {
+pub(crate) fn settle(
+    board: &mut Board<'_>,
+    nodes: Vec<BoardNode>,
+    templates: Vec<Template>,
+    daemons: &[ClassId],
+) {
     board.nodes = nodes;
     board.templates = templates;
     let there = daemons_there(board);

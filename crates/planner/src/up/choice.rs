@@ -22,7 +22,9 @@ pub(crate) fn gates(board: &Board<'_>) -> Vec<Option<Reason>> {
                 () if group.paused => Some(Reason::GroupPaused),
                 () if !group.scale_up.enabled => Some(Reason::ScaleUpDisabled),
                 () if group.offerings.is_empty() => Some(Reason::NoOfferings),
-                () if !group.offerings.iter().any(|offering| offering.available) => Some(Reason::NoneAvailable),
+                () if !group.offerings.iter().any(|offering| offering.available) => {
+                    Some(Reason::NoneAvailable)
+                }
                 () => until.filter(|until| *until > now).map(|until| Reason::ScaleUpPause { until }),
             }
         })
@@ -42,7 +44,7 @@ pub(crate) fn kept_type<'b>(board: &'b Board<'_>, group: usize) -> Option<&'b st
             NodeOrigin::Machine(at) => Some(board.input.machines[at].offering.as_str()),
         };
         if let Some(name) = name {
-            let entry = count.entry(name).or_insert((0, Some(name) == input.preferred.as_deref()));
+            let entry = count.entry(name).or_insert_with(|| (0, Some(name) == input.preferred.as_deref()));
             entry.0 += 1;
         }
     }
@@ -51,11 +53,14 @@ pub(crate) fn kept_type<'b>(board: &'b Board<'_>, group: usize) -> Option<&'b st
 
 /// Templates of groups that may grow, by the type the group keeps to.
 pub(crate) fn open_templates(board: &Board<'_>, gates: &[Option<Reason>]) -> Vec<TemplateId> {
-    let kept: Vec<Option<&str>> = (0..board.input.groups.len()).map(|group| kept_type(board, group)).collect();
+    let kept: Vec<Option<&str>> =
+        (0..board.input.groups.len()).map(|group| kept_type(board, group)).collect();
     (0u32..)
         .zip(&board.templates)
         .filter(|(_, kind)| gates[kind.group].is_none())
-        .filter(|(_, kind)| kept[kind.group].is_none_or(|name| offering_name(board, kind.group, kind.offering) == name))
+        .filter(|(_, kind)| {
+            kept[kind.group].is_none_or(|name| offering_name(board, kind.group, kind.offering) == name)
+        })
         .map(|(number, _)| number)
         .collect()
 }
@@ -81,7 +86,9 @@ pub(crate) fn best(
     let market = |chosen: &BTreeMap<usize, &str>| {
         let fits = |template: &TemplateId| {
             let kind = &board.templates[*template as usize];
-            chosen.get(&kind.group).is_none_or(|name| offering_name(board, kind.group, kind.offering) == *name)
+            chosen
+                .get(&kind.group)
+                .is_none_or(|name| offering_name(board, kind.group, kind.offering) == *name)
         };
         Market::new(board, open.iter().copied().filter(fits).collect())
     };
@@ -129,7 +136,8 @@ fn verified(state: &mut State<'_>, served: &Served, solution: Solution) -> Solut
     state.rollback(served.mark);
     state.law = Law::Existing;
     let mut packing = Packing::new(state, &nothing, Ledger::new(board));
-    let mut left: BTreeMap<u32, i64> = solution.left.iter().map(|demand| (demand.class, demand.count)).collect();
+    let mut left: BTreeMap<u32, i64> =
+        solution.left.iter().map(|demand| (demand.class, demand.count)).collect();
     let mut stands = false;
     for put in &solution.puts {
         if put.node as usize >= packing.state.existing && !stands {
@@ -301,7 +309,9 @@ pub(crate) fn settle_late(packing: &mut Packing<'_, '_>, left: Vec<Demand>) -> V
 pub(crate) fn below_minimum(board: &Board<'_>, market: &Market) -> Vec<(usize, u32)> {
     let alive = alive(board);
     (0..board.input.groups.len())
-        .filter(|group| market.allowed.iter().any(|template| board.templates[*template as usize].group == *group))
+        .filter(|group| {
+            market.allowed.iter().any(|template| board.templates[*template as usize].group == *group)
+        })
         .filter_map(|group| {
             let missing = board.input.groups[group].min.saturating_sub(alive[group]);
             (missing > 0).then_some((group, missing))

@@ -53,14 +53,20 @@ impl<'s, 'a> Explainer<'s, 'a> {
         Self { board, state, gates, ledger, kept, by_group }
     }
 
-    pub fn verdicts(mut self, waiting: &Waiting, queues: &[Queue<'_>], hopeless: &[Demand]) -> Vec<PodsVerdict> {
+    pub fn verdicts(
+        mut self,
+        waiting: &Waiting,
+        queues: &[Queue<'_>],
+        hopeless: &[Demand],
+    ) -> Vec<PodsVerdict> {
         let board = self.board;
         let name = |pod: usize| board.input.pods[pod].name.as_str();
         let mut verdicts = Vec::with_capacity(waiting.classes.len() + waiting.ignored.len());
         for (class, pods) in &waiting.classes {
             let queue = &queues[*class as usize];
             let placed = queue.next.min(pods.len());
-            let refusal = board.class(*class).refusal.clone().filter(|_| hopeless.iter().any(|d| d.class == *class));
+            let refusal =
+                board.class(*class).refusal.clone().filter(|_| hopeless.iter().any(|d| d.class == *class));
             let reasons = match (refusal, queue.last) {
                 (Some(refusal), _) => vec![Explanation::pod(name(pods[0]), refusal)],
                 (None, Some(node)) if placed == pods.len() && queue.groups.is_empty() => {
@@ -79,7 +85,9 @@ impl<'s, 'a> Explainer<'s, 'a> {
 
     fn where_it_fits(&self, node: NodeId) -> Reason {
         match self.board.nodes.get(node as usize).map(|node| node.origin) {
-            Some(NodeOrigin::Existing(at)) => Reason::FitsOnNode { node: self.board.input.nodes[at].name.clone() },
+            Some(NodeOrigin::Existing(at)) => {
+                Reason::FitsOnNode { node: self.board.input.nodes[at].name.clone() }
+            }
             Some(NodeOrigin::Machine(at)) => {
                 Reason::FitsOnMachine { machine: self.board.input.machines[at].name.clone() }
             }

@@ -50,15 +50,17 @@ pub fn requests(spec: &PodSpec) -> BTreeMap<String, i64> {
     };
     let plus = |a: &BTreeMap<String, i64>, b: &BTreeMap<String, i64>| {
         let mut sum = a.clone();
-        b.iter().for_each(|(k, v)| *sum.entry(k.clone()).or_default() += v);
+        for (k, v) in b {
+            *sum.entry(k.clone()).or_default() += v;
+        }
         sum
     };
     let most = |a: &BTreeMap<String, i64>, b: &BTreeMap<String, i64>| {
         let mut max = a.clone();
-        b.iter().for_each(|(k, v)| {
+        for (k, v) in b {
             let e = max.entry(k.clone()).or_default();
             *e = (*e).max(*v);
-        });
+        }
         max
     };
     let none = BTreeMap::new();
@@ -91,7 +93,10 @@ pub fn requests(spec: &PodSpec) -> BTreeMap<String, i64> {
 
 fn requirement(r: &Requirement, labels: &BTreeMap<String, String>) -> bool {
     let value = labels.get(&r.key);
-    let compare = |up: bool| match (value.and_then(|v| v.parse::<i64>().ok()), r.values.first().map(|v| v.parse::<i64>())) {
+    let compare = |up: bool| match (
+        value.and_then(|v| v.parse::<i64>().ok()),
+        r.values.first().map(|v| v.parse::<i64>()),
+    ) {
         (Some(have), Some(Ok(bound))) => (up && have > bound) || (!up && have < bound),
         _ => false,
     };
@@ -107,13 +112,15 @@ fn requirement(r: &Requirement, labels: &BTreeMap<String, String>) -> bool {
 
 pub fn selects(selector: Option<&Selector>, labels: &BTreeMap<String, String>) -> bool {
     selector.is_some_and(|s| {
-        s.labels.iter().all(|(k, v)| labels.get(k) == Some(v)) && s.expressions.iter().all(|r| requirement(r, labels))
+        s.labels.iter().all(|(k, v)| labels.get(k) == Some(v))
+            && s.expressions.iter().all(|r| requirement(r, labels))
     })
 }
 
 fn term(t: &NodeTerm, host: &Host) -> bool {
     let name = BTreeMap::from([("metadata.name".to_owned(), host.name.clone())]);
-    let field = |r: &Requirement| requirement(&Requirement { key: "metadata.name".into(), ..r.clone() }, &name);
+    let field =
+        |r: &Requirement| requirement(&Requirement { key: "metadata.name".into(), ..r.clone() }, &name);
     (!t.labels.is_empty() || !t.fields.is_empty())
         && t.labels.iter().all(|r| requirement(r, &host.labels))
         && t.fields.iter().all(field)
@@ -140,7 +147,9 @@ impl World<'_> {
     fn term_means(&self, t: &PodTerm, owner: &Guest, other: &Guest) -> bool {
         let mut selector = t.selector.clone();
         if let Some(selector) = &mut selector {
-            for (keys, operator) in [(&t.match_label_keys, Operator::In), (&t.mismatch_label_keys, Operator::NotIn)] {
+            for (keys, operator) in
+                [(&t.match_label_keys, Operator::In), (&t.mismatch_label_keys, Operator::NotIn)]
+            {
                 for key in keys {
                     if let Some(value) = owner.spec.labels.get(key) {
                         selector.expressions.push(Requirement::new(key, operator, &[value]));
@@ -151,10 +160,12 @@ impl World<'_> {
         let namespace = if t.namespaces.is_empty() && t.namespace_selector.is_none() {
             owner.namespace == other.namespace
         } else {
-            let labels = self.cluster.namespaces.iter().find(|n| n.name == other.namespace).map(|n| n.labels.clone());
+            let labels =
+                self.cluster.namespaces.iter().find(|n| n.name == other.namespace).map(|n| n.labels.clone());
             t.namespaces.contains(&other.namespace)
                 || t.namespace_selector.as_ref().is_some_and(|s| {
-                    (s.labels.is_empty() && s.expressions.is_empty()) || labels.is_some_and(|l| selects(Some(s), &l))
+                    (s.labels.is_empty() && s.expressions.is_empty())
+                        || labels.is_some_and(|l| selects(Some(s), &l))
                 })
         };
         namespace && selects(selector.as_ref(), &other.spec.labels)
@@ -182,7 +193,11 @@ impl World<'_> {
                     Some((volume.driver.clone()?, volume.name.clone()))
                 }
                 None => {
-                    let class = self.cluster.storage_classes.iter().find(|c| Some(&c.name) == claim.class.as_ref())?;
+                    let class = self
+                        .cluster
+                        .storage_classes
+                        .iter()
+                        .find(|c| Some(&c.name) == claim.class.as_ref())?;
                     Some((class.provisioner.clone(), format!("{namespace}/{name}")))
                 }
             }
@@ -191,12 +206,16 @@ impl World<'_> {
             let claim = find(&guest.namespace, &name).ok_or("claim missing")?;
             match &claim.volume {
                 Some(volume) => {
-                    let volume = self.cluster.volumes.iter().find(|v| v.name == *volume).ok_or("volume missing")?;
-                    if volume.node_affinity.as_ref().is_some_and(|terms| !terms.iter().any(|t| term(t, host))) {
+                    let volume =
+                        self.cluster.volumes.iter().find(|v| v.name == *volume).ok_or("volume missing")?;
+                    if volume.node_affinity.as_ref().is_some_and(|terms| !terms.iter().any(|t| term(t, host)))
+                    {
                         return Err(format!("volume {} is elsewhere", volume.name));
                     }
                     let zone_keys = [keys::ZONE, keys::REGION];
-                    let zoned = zone_keys.iter().any(|k| host.labels.contains_key(*k) && volume.labels.contains_key(*k));
+                    let zoned = zone_keys
+                        .iter()
+                        .any(|k| host.labels.contains_key(*k) && volume.labels.contains_key(*k));
                     for key in zone_keys {
                         if let (true, Some(zones)) = (zoned, volume.labels.get(key))
                             && !host.labels.get(key).is_some_and(|zone| zones.split("__").any(|z| z == zone))
@@ -206,12 +225,15 @@ impl World<'_> {
                     }
                 }
                 None => {
-                    let class = self.cluster.storage_classes.iter().find(|c| Some(&c.name) == claim.class.as_ref());
+                    let class =
+                        self.cluster.storage_classes.iter().find(|c| Some(&c.name) == claim.class.as_ref());
                     let class = class.ok_or("no class")?;
                     if !class.wait_for_first_consumer || class.provisioner == "kubernetes.io/no-provisioner" {
                         return Err("claim will not be bound".into());
                     }
-                    if !class.allowed_topologies.is_empty() && !class.allowed_topologies.iter().any(|t| term(t, host)) {
+                    if !class.allowed_topologies.is_empty()
+                        && !class.allowed_topologies.iter().any(|t| term(t, host))
+                    {
                         return Err("not provisioned here".into());
                     }
                 }
@@ -261,7 +283,8 @@ impl World<'_> {
                 "pods" => host.size.pods,
                 other => host.size.extended.get(other).copied().unwrap_or(0),
             };
-            let used: i64 = host.guests.iter().map(|g| requests(&g.spec).get(&name).copied().unwrap_or(0)).sum();
+            let used: i64 =
+                host.guests.iter().map(|g| requests(&g.spec).get(&name).copied().unwrap_or(0)).sum();
             if used + needs > has {
                 return Err(format!("{name}: {used} of {has} used, needs {needs}"));
             }
@@ -271,7 +294,8 @@ impl World<'_> {
             spec.containers.iter().chain(sidecars).flat_map(|c| c.host_ports.clone()).collect()
         };
         let any = |ip: &str| ip.is_empty() || ip == "0.0.0.0";
-        let protocol = |p: &HostPort| if p.protocol.is_empty() { "TCP".to_owned() } else { p.protocol.clone() };
+        let protocol =
+            |p: &HostPort| if p.protocol.is_empty() { "TCP".to_owned() } else { p.protocol.clone() };
         for own in ports(spec) {
             for taken in host.guests.iter().flat_map(|g| ports(&g.spec)) {
                 if own.port == taken.port
@@ -287,7 +311,8 @@ impl World<'_> {
     }
 
     fn company(&self, guest: &Guest, host: &Host) -> Result<(), String> {
-        let same = |a: &Host, b: &Host, key: &str| a.labels.get(key).is_some_and(|v| b.labels.get(key) == Some(v));
+        let same =
+            |a: &Host, b: &Host, key: &str| a.labels.get(key).is_some_and(|v| b.labels.get(key) == Some(v));
         for other in &self.hosts {
             for there in &other.guests {
                 for t in &guest.spec.affinity.anti.required {
@@ -310,7 +335,9 @@ impl World<'_> {
             return Err(format!("label {} missing", t.topology_key));
         }
         let meant = |there: &Guest| terms.iter().all(|t| self.term_means(t, guest, there));
-        let near = |t: &PodTerm| self.hosts.iter().any(|h| same(h, host, &t.topology_key) && h.guests.iter().any(meant));
+        let near = |t: &PodTerm| {
+            self.hosts.iter().any(|h| same(h, host, &t.topology_key) && h.guests.iter().any(meant))
+        };
         if terms.iter().all(near) {
             return Ok(());
         }
@@ -343,13 +370,19 @@ impl World<'_> {
             };
             let mut domains: BTreeMap<String, usize> = BTreeMap::new();
             for h in self.hosts.iter().filter(|h| counts(h)) {
-                *domains.entry(h.labels[key].clone()).or_default() += h.guests.iter().filter(matching).count();
+                *domains.entry(h.labels[key].clone()).or_default() +=
+                    h.guests.iter().filter(matching).count();
             }
             let own = domains.get(domain).copied().unwrap_or(0);
             if self.sight == Sight::Offers {
-                for (number, (_, offer)) in self.offers.iter().enumerate().filter(|(_, (_, offer))| counts(offer)) {
-                    let name =
-                        if key == keys::HOSTNAME { format!("offer {number}") } else { offer.labels[key].clone() };
+                for (number, (_, offer)) in
+                    self.offers.iter().enumerate().filter(|(_, (_, offer))| counts(offer))
+                {
+                    let name = if key == keys::HOSTNAME {
+                        format!("offer {number}")
+                    } else {
+                        offer.labels[key].clone()
+                    };
                     domains.entry(name).or_default();
                 }
             }
@@ -358,7 +391,9 @@ impl World<'_> {
                 least = 0;
             }
             let itself = usize::from(selects(selector.as_ref(), &guest.spec.labels));
-            if i64::try_from(own + itself).unwrap() - i64::try_from(least).unwrap() > i64::from(constraint.max_skew) {
+            if i64::try_from(own + itself).unwrap() - i64::try_from(least).unwrap()
+                > i64::from(constraint.max_skew)
+            {
                 return Err(format!("spread over {key}: {domain} has {own}, least is {least}"));
             }
         }
@@ -374,7 +409,9 @@ fn known_size(cluster: &Cluster, group: &Group, offering: &Offering) -> Resource
     let seen: Vec<&Resources> = cluster
         .nodes
         .iter()
-        .filter(|n| n.ready && n.group.as_ref() == Some(&group.name) && n.offering.as_ref() == Some(&offering.name))
+        .filter(|n| {
+            n.ready && n.group.as_ref() == Some(&group.name) && n.offering.as_ref() == Some(&offering.name)
+        })
         .map(|n| &n.allocatable)
         .filter(|size| size.cpu > 0)
         .collect();
@@ -437,9 +474,15 @@ fn unborn(cluster: &Cluster, group: &Group, offering: &Offering, name: &str) -> 
 fn greet(cluster: &Cluster, host: &mut Host, there: &[(String, String)]) {
     for set in &cluster.daemon_sets {
         let mut spec = (*set.spec).clone();
-        for key in ["not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable"] {
+        for key in
+            ["not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable"]
+        {
             let key = format!("node.kubernetes.io/{key}");
-            spec.tolerations.push(Toleration { key, operator: TolerationOperator::Exists, ..Toleration::default() });
+            spec.tolerations.push(Toleration {
+                key,
+                operator: TolerationOperator::Exists,
+                ..Toleration::default()
+            });
         }
         if wants_node(&spec, host)
             && tolerates(&spec, host)
@@ -506,7 +549,9 @@ pub fn world(cluster: &Cluster) -> World<'_> {
         let mut there = Vec::new();
         for pod in &cluster.pods {
             let here = pod.node.as_ref() == Some(&node.name)
-                || (pod.node.is_none() && pod.nominated_node.as_ref() == Some(&node.name) && pod.deleting.is_none());
+                || (pod.node.is_none()
+                    && pod.nominated_node.as_ref() == Some(&node.name)
+                    && pod.deleting.is_none());
             let low = pod.spec.priority.is_some_and(|p| p < cluster.settings.priority_cutoff);
             if !here || pod.phase == Phase::Finished || waits(cluster, pod) || (low && pod.node.is_some()) {
                 continue;
@@ -526,11 +571,17 @@ pub fn world(cluster: &Cluster) -> World<'_> {
         let group = cluster.groups.iter().find(|g| g.name == machine.group);
         let offering = group.and_then(|g| {
             let named = |o: &&Offering| o.name == machine.offering;
-            g.offerings.iter().filter(named).find(|o| o.zone == machine.zone).or(g.offerings.iter().find(named))
+            g.offerings
+                .iter()
+                .filter(named)
+                .find(|o| o.zone == machine.zone)
+                .or_else(|| g.offerings.iter().find(named))
         });
         // A machine that will be no node has no labels either.
         let host = match (group, offering) {
-            (Some(group), Some(offering)) if !machine.failed => unborn(cluster, group, offering, &machine.name),
+            (Some(group), Some(offering)) if !machine.failed => {
+                unborn(cluster, group, offering, &machine.name)
+            }
             _ => Host {
                 name: machine.name.clone(),
                 labels: BTreeMap::new(),

@@ -26,9 +26,15 @@ struct Search<'c> {
 }
 
 pub fn compare(ours: &[(i32, usize)], theirs: &[(i32, usize)]) -> std::cmp::Ordering {
-    let at = |list: &[(i32, usize)], priority: i32| list.iter().find(|(p, _)| *p == priority).map_or(0, |(_, n)| *n);
+    let at = |list: &[(i32, usize)], priority: i32| {
+        list.iter().find(|(p, _)| *p == priority).map_or(0, |(_, n)| *n)
+    };
     let all: BTreeSet<i32> = ours.iter().chain(theirs).map(|(p, _)| *p).collect();
-    all.into_iter().rev().map(|p| at(ours, p).cmp(&at(theirs, p))).find(|o| o.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
+    all.into_iter()
+        .rev()
+        .map(|p| at(ours, p).cmp(&at(theirs, p)))
+        .find(|o| o.is_ne())
+        .unwrap_or(std::cmp::Ordering::Equal)
 }
 
 /// None if there were too many ways.
@@ -66,17 +72,18 @@ impl Search<'_> {
     fn price(&self) -> Price {
         let cluster = self.world.cluster;
         let bought: Price = self.machines.iter().map(|m| m.price(cluster)).sum();
-        bought + self.missing().map_or(0, |missing| missing.iter().map(|m| m.price(cluster)).sum())
+        bought + self.missing().iter().map(|m| m.price(cluster)).sum::<Price>()
     }
 
     /// The cheapest machines up to every group's minimum, as far as they may be had.
-    fn missing(&self) -> Option<Vec<NewMachine>> {
+    fn missing(&self) -> Vec<NewMachine> {
         let cluster = self.world.cluster;
         let mut missing: Vec<NewMachine> = Vec::new();
         for (at, group) in cluster.groups.iter().enumerate() {
-            let stay = cluster.nodes.iter().filter(|n| n.group.as_ref() == Some(&group.name) && !n.draining).count()
-                + cluster.machines.iter().filter(|m| m.group == group.name && !m.failed).count()
-                + self.machines.iter().filter(|m| m.group == at).count();
+            let stay =
+                cluster.nodes.iter().filter(|n| n.group.as_ref() == Some(&group.name) && !n.draining).count()
+                    + cluster.machines.iter().filter(|m| m.group == group.name && !m.failed).count()
+                    + self.machines.iter().filter(|m| m.group == at).count();
             for _ in stay..group.min as usize {
                 let all: Vec<NewMachine> = self.machines.iter().chain(&missing).copied().collect();
                 let cheapest = self
@@ -89,7 +96,7 @@ impl Search<'_> {
                 missing.extend(cheapest);
             }
         }
-        Some(missing)
+        missing
     }
 
     fn may_buy(&self, so_far: &[NewMachine], machine: NewMachine) -> bool {
@@ -103,7 +110,8 @@ impl Search<'_> {
             return;
         }
         self.steps -= 1;
-        let skipped: Vec<(i32, usize)> = self.skipped.iter().rev().map(|(p, n)| (*p, *n)).filter(|(_, n)| *n > 0).collect();
+        let skipped: Vec<(i32, usize)> =
+            self.skipped.iter().rev().map(|(p, n)| (*p, *n)).filter(|(_, n)| *n > 0).collect();
         if let Some(best) = &self.best {
             let order = compare(&skipped, &best.unserved);
             let bought: Price = self.machines.iter().map(|m| m.price(self.world.cluster)).sum();
@@ -113,9 +121,10 @@ impl Search<'_> {
         }
         if self.kinds.iter().all(|(_, count)| *count == 0) {
             let price = self.price();
-            let better = self.best.as_ref().is_none_or(|best| {
-                compare(&skipped, &best.unserved).then(price.cmp(&best.price)).is_lt()
-            });
+            let better = self
+                .best
+                .as_ref()
+                .is_none_or(|best| compare(&skipped, &best.unserved).then(price.cmp(&best.price)).is_lt());
             if better {
                 self.best = Some(Best { unserved: skipped, price });
             }

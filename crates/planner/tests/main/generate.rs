@@ -37,7 +37,8 @@ fn chance(rng: &mut Rng, percent: u32) -> bool {
 }
 
 fn taint(rng: &mut Rng) -> Taint {
-    let effect = *pick(rng, &[Effect::NoSchedule, Effect::NoSchedule, Effect::NoExecute, Effect::PreferNoSchedule]);
+    let effect =
+        *pick(rng, &[Effect::NoSchedule, Effect::NoSchedule, Effect::NoExecute, Effect::PreferNoSchedule]);
     Taint::new("dedicated", word(rng, &["x", "y"]), effect)
 }
 
@@ -119,7 +120,11 @@ pub fn spec(rng: &mut Rng, claims: usize) -> PodSpec {
         ..PodSpec::default()
     };
     if chance(rng, 8) {
-        spec.init_containers.push(Container { requests: amounts(rng), sidecar: chance(rng, 50), ..Container::default() });
+        spec.init_containers.push(Container {
+            requests: amounts(rng),
+            sidecar: chance(rng, 50),
+            ..Container::default()
+        });
     }
     if chance(rng, 5) {
         spec.overhead = Resources::new(50, 50);
@@ -227,7 +232,7 @@ fn group(rng: &mut Rng, at: usize, bounds: &Bounds, offerings: usize) -> Group {
     let mut group = Group {
         name: format!("g{at}"),
         max: if chance(rng, 40) { rng.u32(1..4) } else { 20 },
-        min: if chance(rng, 10) { 1 } else { 0 },
+        min: u32::from(chance(rng, 10)),
         mixing: chance(rng, 60),
         ..Group::default()
     };
@@ -246,7 +251,8 @@ fn group(rng: &mut Rng, at: usize, bounds: &Bounds, offerings: usize) -> Group {
     for at in 0..offerings.min(bounds.offerings) {
         let units = *pick(rng, &[1, 2, 4]);
         let memory = *pick(rng, &[1, 1, 2]);
-        let mut capacity = Resources::new(units * 1000, units * memory * 1000).with_pods(*pick(rng, &[3, 10, 10]));
+        let mut capacity =
+            Resources::new(units * 1000, units * memory * 1000).with_pods(*pick(rng, &[3, 10, 10]));
         capacity.ephemeral_storage = 1000;
         if chance(rng, 20) {
             capacity.extended.insert("gpu".to_owned(), 2);
@@ -340,9 +346,12 @@ pub fn cluster(seed: u64, bounds: &Bounds) -> Cluster {
             daemon.node_selector = map(&[(keys::ZONE, "a")]);
         }
         if chance(rng, 50) {
-            daemon.tolerations.push(Toleration { operator: TolerationOperator::Exists, ..Toleration::default() });
+            daemon
+                .tolerations
+                .push(Toleration { operator: TolerationOperator::Exists, ..Toleration::default() });
         }
-        let daemon = DaemonSet { namespace: "default".to_owned(), name: "agent".to_owned(), spec: Arc::new(daemon) };
+        let daemon =
+            DaemonSet { namespace: "default".to_owned(), name: "agent".to_owned(), spec: Arc::new(daemon) };
         cluster.daemon_sets.push(daemon);
     }
     pods(rng, &mut cluster, bounds, claims);

@@ -1,6 +1,10 @@
 //! The planner as its users see it.
+#![allow(clippy::wildcard_imports, clippy::unwrap_used)] // The whole model is what is talked about.
 
+mod busy;
 mod checker;
 mod exhaustive;
 mod generate;
+mod giving_back;
 mod properties;
+mod reasons;

@@ -1,0 +1,79 @@
+//! The usage trigger.
+
+use hostler_planner::model::*;
+use hostler_planner::{Explanation, usage};
+
+/// Two ready nodes of 1,000m that are busy since long, and two offerings.
+fn busy(cpu: i64) -> Cluster {
+    let size = |units: i64| Resources::new(units * 1000, units * 1000).with_pods(10);
+    let offering = |name: &str, units: i64, price: Price| Offering {
+        name: name.to_owned(),
+        capacity: size(units),
+        allocatable: Some(size(units)),
+        price,
+        ..Offering::default()
+    };
+    let group = Group {
+        name: "g".to_owned(),
+        offerings: vec![offering("small", 1, 10), offering("large", 2, 15)],
+        max: 10,
+        mixing: true,
+        hot_since: Some(9_000),
+        ..Group::default()
+    };
+    let node = |name: &str| Node {
+        name: name.to_owned(),
+        allocatable: size(1),
+        ready: true,
+        group: Some("g".to_owned()),
+        offering: Some("small".to_owned()),
+        usage: Some(Usage { cpu, memory: 100 }),
+        ..Node::default()
+    };
+    Cluster { now: 10_000, nodes: vec![node("a"), node("b")], groups: vec![group], ..Cluster::default() }
+}
+
+#[test]
+fn a_busy_group_grows_by_the_cheapest_that_helps() {
+    type Change = fn(&mut Cluster);
+    let table: &[(i64, Change, &[usize], &str)] = &[
+        (900, |_| (), &[0], "group g: usage is 90 % CPU and 10 % memory, thresholds are 80 % and 80 %"),
+        // Twice the small one costs more than one large.
+        (1_300, |_| (), &[1], "group g: usage is 130 % CPU and 10 % memory, thresholds are 80 % and 80 %"),
+        (700, |_| (), &[], "group g: usage is 70 % CPU and 10 % memory, below the thresholds"),
+        (900, |c| c.nodes[1].usage = None, &[], "group g: usage is not measured, so its thresholds rest"),
+        (
+            900,
+            |c| c.groups[0].hot_since = Some(9_970),
+            &[],
+            "group g: usage is above a threshold since 9970, must be for 60 s",
+        ),
+        (
+            900,
+            |c| c.groups[0].last_scale_up = Some(9_990),
+            &[],
+            "group g: grew a moment ago, rests until 10050",
+        ),
+        (900, |c| c.groups[0].max = 2, &[], "group g: has its 2 nodes"),
+        (
+            900,
+            |c| {
+                c.machines.push(Machine {
+                    group: "g".to_owned(),
+                    offering: "small".to_owned(),
+                    ..Machine::default()
+                });
+            },
+            &[],
+            "group g: usage is 90 % CPU and 10 % memory, thresholds are 80 % and 80 %",
+        ),
+    ];
+    for (cpu, change, bought, words) in table {
+        let mut cluster = busy(*cpu);
+        change(&mut cluster);
+        let verdict = &usage(&cluster)[0];
+        let offerings: Vec<usize> = verdict.machines.iter().map(|machine| machine.offering).collect();
+        assert_eq!(Explanation::group("g", verdict.reason.clone()).to_string(), *words);
+        assert_eq!(offerings, *bought, "{words}");
+    }
+}

@@ -1,0 +1,288 @@
+//! Scale-down: the checker's rules for nodes that go, and tables of nodes that stay.
+
+use crate::checker::{guest, selects, tied, waits, world};
+use crate::generate;
+use crate::properties::seeds;
+use hostler_planner::model::*;
+use hostler_planner::{Explanation, Fate, Reason, ScaleDown, Target, scale_down, scale_up};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+fn random(seed: u64) -> Cluster {
+    let mut cluster = generate::cluster(seed, &generate::MEDIUM);
+    let mut rng = fastrand::Rng::with_seed(seed);
+    for group in &mut cluster.groups {
+        group.scale_down.cpu_threshold = [50, 80, 101][rng.usize(..3)];
+        group.scale_down.memory_threshold = [50, 80, 101][rng.usize(..3)];
+        group.scale_down.enabled = rng.u32(..10) > 0;
+        group.last_scale_up = (rng.u32(..10) == 0).then_some(9_990);
+    }
+    for node in &mut cluster.nodes {
+        node.unneeded_since = [Some(0), Some(0), Some(9_900), None][rng.usize(..4)];
+        node.usage = (rng.u32(..10) > 6).then(|| Usage { cpu: rng.i64(0..2000), memory: rng.i64(0..2000) });
+    }
+    for pod in &mut cluster.pods {
+        if rng.u32(..12) == 0 {
+            pod.owner = None;
+        }
+        if rng.u32(..12) == 0 {
+            let value = ["true", "false", "on-completion"][rng.usize(..3)].to_owned();
+            pod.annotations.insert("cluster-autoscaler.kubernetes.io/safe-to-evict".to_owned(), value);
+        }
+    }
+    for at in 0..rng.usize(..3) {
+        cluster.budgets.push(Budget {
+            namespace: "default".to_owned(),
+            name: format!("budget{at}"),
+            selector: Some(Selector::label("app", ["web", "db"][rng.usize(..2)])),
+            allowed: rng.i32(0..4),
+        });
+    }
+    cluster
+}
+
+fn check(cluster: &Cluster, plan: &ScaleDown) -> Result<(), String> {
+    let mut world = world(cluster);
+    let mut allowed: Vec<i32> = cluster.budgets.iter().map(|budget| budget.allowed).collect();
+    let mut moves = plan.moves.iter().peekable();
+    let mut left: BTreeMap<&str, u32> = BTreeMap::new();
+    for node in cluster.nodes.iter().filter(|n| n.ready && !n.unschedulable && !n.draining) {
+        *left.entry(node.group.as_deref().unwrap_or("")).or_default() += 1;
+    }
+    for at in &plan.removed {
+        let node = &cluster.nodes[*at];
+        let group = cluster.groups.iter().find(|g| Some(&g.name) == node.group.as_ref()).ok_or("no group")?;
+        let pause = group.last_scale_up.is_some_and(|last| last + group.scale_down.window > cluster.now);
+        let young =
+            node.unneeded_since.is_none_or(|since| since + group.scale_down.unneeded_time > cluster.now);
+        if !group.scale_down.enabled || group.paused || !node.ready || node.draining || pause || young {
+            return Err(format!("{} must not go", node.name));
+        }
+        let count = left.entry(group.name.as_str()).or_default();
+        *count -= 1;
+        if *count < group.min {
+            return Err(format!("{} has too few", group.name));
+        }
+        for pod in cluster.pods.iter().filter(|pod| pod.node.as_ref() == Some(&node.name)) {
+            let low = pod.spec.priority.is_some_and(|p| p < cluster.settings.priority_cutoff);
+            if pod.phase == Phase::Finished
+                || pod.deleting.is_some()
+                || tied(pod)
+                || low
+                || waits(cluster, pod)
+            {
+                continue;
+            }
+            let safe =
+                pod.annotations.get("cluster-autoscaler.kubernetes.io/safe-to-evict").map(String::as_str);
+            if safe != Some("true") && (safe.is_some() || pod.owner.is_none()) {
+                return Err(format!("{} must not be evicted", pod.name));
+            }
+            let budgets: Vec<usize> = (0..cluster.budgets.len())
+                .filter(|at| {
+                    let budget = &cluster.budgets[*at];
+                    budget.namespace == pod.namespace && selects(budget.selector.as_ref(), &pod.spec.labels)
+                })
+                .collect();
+            if budgets.len() > 1 {
+                return Err(format!("{} has two budgets", pod.name));
+            }
+            for budget in budgets {
+                allowed[budget] -= 1;
+                if allowed[budget] < 0 {
+                    return Err(format!("{} breaks a budget", pod.name));
+                }
+            }
+            let one = guest(pod);
+            let same = |g: &crate::checker::Guest| {
+                Arc::ptr_eq(&g.spec, &one.spec) && g.namespace == one.namespace && !g.leaving
+            };
+            let found = world.hosts[*at].guests.iter().position(same).ok_or("pod is not there")?;
+            world.hosts[*at].guests.remove(found);
+        }
+        world.hosts[*at].closed = true;
+        while let Some(binding) = moves.next_if(|b| cluster.pods[b.pod].node.as_ref() == Some(&node.name)) {
+            let to = match binding.target {
+                Target::Node(to) => to,
+                Target::Machine(to) | Target::New(to) => cluster.nodes.len() + to,
+            };
+            let pod = &cluster.pods[binding.pod];
+            world.allows(&guest(pod), to).map_err(|why| format!("{} of {}: {why}", pod.name, node.name))?;
+            world.put(guest(pod), to);
+        }
+    }
+    if moves.next().is_some() { Err("moves of nodes that stay".to_owned()) } else { Ok(()) }
+}
+
+#[test]
+fn what_goes_leaves_no_pod_behind() {
+    let mut removed = 0;
+    for seed in seeds(3_000) {
+        let cluster = random(seed);
+        let plan = scale_down(&cluster);
+        removed += plan.removed.len();
+        check(&cluster, &plan).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        assert_eq!(plan.nodes.len(), cluster.nodes.len(), "seed {seed}: a reason for every node");
+        assert_eq!(plan, scale_down(&cluster), "seed {seed}");
+        // Nodes that stay have room for whatever had room before.
+        let mut after = cluster.clone();
+        for binding in &plan.moves {
+            if let Target::Node(to) = binding.target {
+                after.pods[binding.pod].node = Some(cluster.nodes[to].name.clone());
+            }
+        }
+        let gone: Vec<&String> = plan.removed.iter().map(|at| &cluster.nodes[*at].name).collect();
+        let moved = plan.moves.iter().all(|binding| matches!(binding.target, Target::Node(_)));
+        after.nodes.retain(|node| !gone.contains(&&node.name));
+        after.pods.retain(|pod| pod.node.as_ref().is_none_or(|node| !gone.contains(&node)));
+        if moved && cluster.pods.iter().all(|pod| pod.node.is_some()) && !gone.is_empty() {
+            let bought = |cluster: &Cluster| scale_up(cluster).machines.len();
+            let below = |group: &&Group| group.min > 0;
+            if !cluster.groups.iter().any(|group| below(&group)) {
+                assert!(bought(&after) <= bought(&cluster), "seed {seed}: it would grow again");
+            }
+        }
+    }
+    assert!(removed > 200, "only {removed}");
+}
+
+fn pod(name: &str, node: &str, cpu: i64) -> Pod {
+    let requests = Resources::new(cpu, 100);
+    let spec = PodSpec {
+        labels: [("app".to_owned(), "db".to_owned())].into(),
+        containers: vec![Container { requests, ..Container::default() }],
+        ..PodSpec::default()
+    };
+    Pod {
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
+        owner: Some(Owner { kind: OwnerKind::StatefulSet, name: "db".to_owned() }),
+        phase: Phase::Running,
+        node: Some(node.to_owned()),
+        spec: Arc::new(spec),
+        ..Pod::default()
+    }
+}
+
+/// Two nodes, each with a pod that would fit on the other; the second is asked to go.
+fn pair() -> Cluster {
+    let size = Resources::new(1000, 1000).with_pods(10);
+    let offering =
+        Offering { name: "small".to_owned(), capacity: size.clone(), price: 10, ..Offering::default() };
+    let group = Group { name: "g".to_owned(), offerings: vec![offering], min: 1, max: 5, ..Group::default() };
+    let node = |name: &str| Node {
+        name: name.to_owned(),
+        allocatable: size.clone(),
+        ready: true,
+        group: Some("g".to_owned()),
+        offering: Some("small".to_owned()),
+        unneeded_since: Some(0),
+        ..Node::default()
+    };
+    Cluster {
+        now: 10_000,
+        nodes: vec![node("n1"), node("n7")],
+        pods: vec![pod("db-1", "n1", 400), pod("db-0", "n7", 300)],
+        groups: vec![group],
+        ..Cluster::default()
+    }
+}
+
+#[test]
+fn a_node_stays_for_a_reason() {
+    type Change = fn(&mut Cluster);
+    let table: &[(Change, &str)] = &[
+        (|_| (), "node n7: goes, its 1 pods fit elsewhere"),
+        (|c| drop(c.pods.pop()), "node n7: goes, it is empty"),
+        (|c| c.groups[0].min = 2, "node n7 kept: its group has 2 ready nodes and must keep 2"),
+        (|c| c.groups[0].scale_down.enabled = false, "node n7 kept: scale-down is off for its group"),
+        (
+            |c| c.groups[0].last_scale_up = Some(9_900),
+            "node n7 kept: its group was scaled a moment ago, rests until 10500",
+        ),
+        (|c| c.nodes[1].unneeded_since = Some(9_800), "node n7 kept: not needed since 9800, goes at 10400"),
+        (|c| c.nodes[1].ready = false, "node n7 kept: is not ready"),
+        (|c| c.nodes[1].unschedulable = true, "node n7 kept: is cordoned"),
+        (|c| c.nodes[0].unschedulable = true, "node n7 kept: its group has 1 ready nodes and must keep 1"),
+        (|c| c.nodes[1].group = None, "node n7 kept: belongs to no group"),
+        (
+            |c| c.nodes[1].usage = Some(Usage { cpu: 600, memory: 0 }),
+            "node n7 kept: 60 % of its cpu is used, threshold is 50 %",
+        ),
+        (
+            |c| c.groups[0].scale_down.cpu_threshold = 30,
+            "node n7 kept: 30 % of its cpu is requested, threshold is 30 %",
+        ),
+        (
+            |c| {
+                c.nodes[1].annotations.insert("autoscaler.vpsie.com/do-not-delete".into(), "true".into());
+            },
+            "node n7 kept: annotation autoscaler.vpsie.com/do-not-delete",
+        ),
+        (
+            |c| drop(c.pods[1].annotations.insert("karpenter.sh/do-not-disrupt".into(), "3h".into())),
+            "node n7 kept: pod db-0 has annotation karpenter.sh/do-not-disrupt",
+        ),
+        (
+            |c| {
+                let key = "cluster-autoscaler.kubernetes.io/safe-to-evict";
+                c.pods[1].annotations.insert(key.into(), "on-completion".into());
+            },
+            "node n7 kept: pod db-0 is to run to its end",
+        ),
+        (|c| c.pods[1].owner = None, "node n7 kept: pod db-0 has no controller that would make it anew"),
+        (
+            |c| {
+                let selector = Some(Selector::label("app", "db"));
+                let (namespace, name) = ("default".to_owned(), "db-pdb".to_owned());
+                c.budgets.push(Budget { namespace, name, selector, allowed: 0 });
+            },
+            "node n7 kept: pod db-0 would break budget db-pdb (0 of 1 allowed)",
+        ),
+        (
+            |c| {
+                let mut spec = (*c.pods[1].spec).clone();
+                let source = VolumeSource::EmptyDir { in_memory: false };
+                spec.volumes.push(Volume { name: "scratch".to_owned(), source });
+                c.pods[1].spec = Arc::new(spec);
+            },
+            "node n7 kept: pod db-0 keeps data on the node in volume scratch",
+        ),
+        (
+            |c| c.pods.push(pod("big", "n1", 500)),
+            "node n7 kept: pod db-0 fits nowhere else (node n1: needs 0.3 CPU, has 0.1)",
+        ),
+    ];
+    for (change, words) in table {
+        let mut cluster = pair();
+        change(&mut cluster);
+        let plan = scale_down(&cluster);
+        let verdict = plan.nodes.iter().find(|verdict| verdict.node == 1).unwrap();
+        assert_eq!(Explanation::node("n7", verdict.reason.clone()).to_string(), *words);
+        let goes = matches!(verdict.reason, Reason::Empty | Reason::PodsFitElsewhere { .. });
+        assert_eq!(verdict.fate == Fate::Remove, goes, "{words}");
+    }
+}
+
+#[test]
+fn the_same_room_is_not_given_twice() {
+    let mut cluster = pair();
+    let mut third = cluster.nodes[1].clone();
+    third.name = "n8".to_owned();
+    cluster.nodes.push(third);
+    cluster.pods = vec![pod("a", "n1", 400), pod("b", "n7", 300), pod("c", "n8", 450)];
+    cluster.groups[0].scale_down.cpu_threshold = 60;
+    let plan = scale_down(&cluster);
+    assert_eq!(plan.removed, [1], "the second would need the room that the first one's pod took");
+}
+
+#[test]
+fn a_group_keeps_what_its_usage_needs() {
+    let mut cluster = pair();
+    for node in &mut cluster.nodes {
+        node.usage = Some(Usage { cpu: 450, memory: 10 });
+    }
+    let plan = scale_down(&cluster);
+    assert!(plan.removed.is_empty());
+    assert_eq!(plan.nodes[1].reason, Reason::TriggerWouldFire { cpu_percent: 90, memory_percent: 2 });
+}

@@ -1,0 +1,202 @@
+//! Scale-up: what is bought, and what is said of it.
+
+use crate::checker;
+use hostler_planner::model::*;
+use hostler_planner::{ScaleUp, Target, scale_up};
+use std::sync::Arc;
+
+fn offering(name: &str, cpu: i64, price: Price) -> Offering {
+    let size = Resources::new(cpu, 8000).with_pods(10);
+    let allocatable = Some(size.clone());
+    Offering { name: name.to_owned(), capacity: size, allocatable, price, ..Offering::default() }
+}
+
+fn pod(name: &str, cpu: i64) -> Pod {
+    let requests = Resources::new(cpu, 10);
+    let containers = vec![Container { requests, ..Container::default() }];
+    let labels = [("app".to_owned(), "web".to_owned())].into();
+    let spec = Arc::new(PodSpec { containers, labels, ..PodSpec::default() });
+    Pod { namespace: "default".to_owned(), name: name.to_owned(), spec, ..Pod::default() }
+}
+
+fn change(pod: &mut Pod, with: impl FnOnce(&mut PodSpec)) {
+    with(Arc::make_mut(&mut pod.spec));
+}
+
+/// One pod of 1,000m, one group with a small and a large type.
+fn simple() -> Cluster {
+    let offerings = vec![offering("small", 2000, 10), offering("large", 8000, 30)];
+    let group = Group { name: "g".to_owned(), offerings, max: 10, mixing: true, ..Group::default() };
+    Cluster { now: 10_000, pods: vec![pod("p", 1000)], groups: vec![group], ..Cluster::default() }
+}
+
+fn words(plan: &ScaleUp) -> Vec<String> {
+    plan.pods.iter().flat_map(|verdict| &verdict.reasons).map(ToString::to_string).collect()
+}
+
+#[test]
+fn what_cannot_be_placed_is_explained() {
+    type Change = fn(&mut Cluster);
+    let table: &[(Change, &str)] = &[
+        (|_| (), "group g: goes to a new small (0.00000 per hour)"),
+        (
+            |c| c.groups[0].taints = vec![Taint::new("dedicated", "gpu", Effect::NoSchedule)],
+            "group g: taint dedicated=gpu not tolerated",
+        ),
+        (|c| c.pods[0] = pod("p", 9000), "offering large: needs 9 CPU, has 8"),
+        (|c| c.groups[0].paused = true, "group g: is paused"),
+        (|c| c.groups[0].scale_up.enabled = false, "group g: scale-up is off"),
+        (|c| c.groups[0].last_scale_up = Some(9_990), "group g: grew a moment ago, rests until 10050"),
+        (|c| c.groups[0].max = 0, "group g: has its 0 nodes"),
+        (|c| c.groups[0].limits = [("cpu".to_owned(), 1000)].into(), "group g: limit of 1 CPU reached"),
+        (|c| c.groups[0].offerings.clear(), "group g: has no offerings"),
+        (
+            |c| c.groups[0].offerings.iter_mut().for_each(|o| o.available = false),
+            "group g: no offering is available",
+        ),
+        (
+            |c| change(&mut c.pods[0], |s| drop(s.node_selector.insert("disk".to_owned(), "ssd".to_owned()))),
+            "group g: label disk=ssd is missing",
+        ),
+        (
+            |c| change(&mut c.pods[0], |s| s.resource_claims.push("gpu".to_owned())),
+            "pod p: resource claims (gpu) are not planned for",
+        ),
+        (
+            |c| {
+                change(&mut c.pods[0], |s| {
+                    let source = VolumeSource::Claim("data".to_owned());
+                    s.volumes.push(Volume { name: "data".to_owned(), source });
+                });
+            },
+            "pod p: claim data does not exist",
+        ),
+        (
+            |c| {
+                change(&mut c.pods[0], |s| {
+                    let selector = Some(Selector::label("app", "db"));
+                    let topology_key = keys::HOSTNAME.to_owned();
+                    s.affinity.pods.required.push(PodTerm { topology_key, selector, ..PodTerm::default() });
+                });
+            },
+            "group g: no pod it must be with is in its kubernetes.io/hostname",
+        ),
+        (|c| c.pods[0].verdict = Verdict::Gated, "pod p: has scheduling gates"),
+        (|c| c.pods[0].verdict = Verdict::Unseen, "pod p: the scheduler has not looked at it yet"),
+        (|c| change(&mut c.pods[0], |s| s.priority = Some(-11)), "pod p: priority -11 is below -10"),
+        (
+            |c| {
+                let allocatable = Resources::new(4000, 4000).with_pods(10);
+                c.nodes.push(Node { name: "n1".to_owned(), allocatable, ready: true, ..Node::default() });
+            },
+            "pod p: fits on node n1",
+        ),
+        (
+            |c| {
+                let (name, group, offering) = ("m1".to_owned(), "g".to_owned(), "small".to_owned());
+                c.machines.push(Machine { name, group, offering, ..Machine::default() });
+            },
+            "pod p: fits on machine m1, which is coming",
+        ),
+    ];
+    for (with, expected) in table {
+        let mut cluster = simple();
+        with(&mut cluster);
+        let plan = scale_up(&cluster);
+        checker::check(&cluster, &plan).unwrap();
+        assert_eq!(words(&plan), [*expected]);
+    }
+}
+
+#[test]
+fn the_cheapest_types_for_all_pods_are_bought() {
+    // Pods of 1,000m, mixing, nodes of the group, preferred; what is bought.
+    type Row = (usize, bool, Option<&'static str>, Option<&'static str>, &'static [&'static str]);
+    let table: &[Row] = &[
+        (2, true, None, None, &["small"]),
+        (8, true, None, None, &["large"]),
+        (10, true, None, None, &["large", "small"]),
+        // Without mixing a group starts with the type that is cheapest for all.
+        (10, false, None, None, &["small", "small", "small", "small", "small"]),
+        (9, false, None, None, &["small", "small", "small", "small", "small"]),
+        // And keeps to the type it has.
+        (2, false, Some("large"), None, &["large"]),
+        (2, true, Some("large"), None, &["small"]),
+        // A preferred type wins a tie only.
+        (2, true, None, Some("large"), &["small"]),
+        (2, true, None, Some("twin"), &["twin"]),
+    ];
+    for (at, (pods, mixing, has, preferred, expected)) in table.iter().enumerate() {
+        let mut cluster = simple();
+        cluster.pods = (0..*pods).map(|at| pod(&format!("p{at}"), 1000)).collect();
+        let group = &mut cluster.groups[0];
+        group.mixing = *mixing;
+        group.preferred = preferred.map(str::to_owned);
+        if *pods == 10 && !*mixing {
+            group.offerings[1].price = 41;
+        }
+        if *pods == 9 {
+            group.offerings[1].price = 41;
+        }
+        group.offerings.push(offering("twin", 2000, 10));
+        if let Some(has) = has {
+            cluster.nodes.push(Node {
+                name: "full".to_owned(),
+                allocatable: group.offerings.iter().find(|o| o.name == *has).unwrap().capacity.clone(),
+                ready: true,
+                unschedulable: true,
+                group: Some("g".to_owned()),
+                offering: Some((*has).to_owned()),
+                ..Node::default()
+            });
+        }
+        let plan = scale_up(&cluster);
+        checker::check(&cluster, &plan).unwrap();
+        let offerings = &cluster.groups[0].offerings;
+        let mut bought: Vec<&str> =
+            plan.machines.iter().map(|m| offerings[m.offering].name.as_str()).collect();
+        bought.sort_unstable();
+        if preferred.is_none() {
+            // A twin is as good.
+            bought = bought.into_iter().map(|name| if name == "twin" { "small" } else { name }).collect();
+        }
+        assert_eq!(bought, *expected, "row {at}");
+    }
+}
+
+#[test]
+fn what_cannot_be_placed_does_not_block_the_rest() {
+    let mut cluster = simple();
+    cluster.pods.insert(0, pod("giant", 50_000));
+    let plan = scale_up(&cluster);
+    assert_eq!((plan.machines.len(), plan.unplaced()), (1, vec![0]));
+}
+
+#[test]
+fn pods_of_a_draining_node_get_a_place_before_they_are_evicted() {
+    let mut cluster = simple();
+    let allocatable = Resources::new(4000, 4000).with_pods(10);
+    cluster.nodes.push(Node {
+        name: "old".to_owned(),
+        allocatable,
+        ready: true,
+        draining: true,
+        ..Node::default()
+    });
+    cluster.pods[0].node = Some("old".to_owned());
+    cluster.pods[0].phase = Phase::Running;
+    let plan = scale_up(&cluster);
+    assert_eq!(plan.bindings.first().map(|binding| binding.target), Some(Target::New(0)));
+}
+
+#[test]
+fn a_group_grows_to_its_minimum() {
+    let mut cluster = simple();
+    cluster.groups[0].min = 3;
+    let plan = scale_up(&cluster);
+    let said: Vec<String> = plan.groups.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        (plan.machines.len(), plan.price, said),
+        (3, 30, vec!["group g: has fewer than its 3 nodes".to_owned()])
+    );
+}
