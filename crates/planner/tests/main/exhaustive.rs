@@ -102,7 +102,7 @@ impl Search<'_> {
     fn may_buy(&self, so_far: &[NewMachine], machine: NewMachine) -> bool {
         let cluster = self.world.cluster;
         let all: Vec<NewMachine> = so_far.iter().copied().chain([machine]).collect();
-        crate::checker::sizes(cluster, &all).is_ok() && crate::checker::keeps_type(cluster, machine)
+        crate::sizes::sizes(cluster, &all).is_ok() && crate::sizes::keeps_type(cluster, machine)
     }
 
     fn step(&mut self) {

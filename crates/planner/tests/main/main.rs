@@ -8,3 +8,4 @@ mod generate;
 mod giving_back;
 mod properties;
 mod reasons;
+mod sizes;
