@@ -87,13 +87,20 @@ impl Recording {
         text
     }
 
-    /// What a sweep goes through: every effect, and of each read, watch and renewal the first `repeats`.
-    pub fn to_sweep(&self, repeats: usize) -> Vec<(Class, Boundary)> {
-        self.0
-            .iter()
-            .filter(|(class, boundary)| *class == Class::Effect || boundary.nth <= repeats)
-            .cloned()
-            .collect()
+    /// What a sweep goes through, after the first `skip` calls: every effect, and of each read, watch and renewal the
+    /// first `repeats`.
+    pub fn to_sweep(&self, skip: usize, repeats: usize) -> Vec<(Class, Boundary)> {
+        let mut counts: BTreeMap<(&str, &str, &str, &str), usize> = BTreeMap::new();
+        let mut chosen = Vec::new();
+        for (class, boundary) in self.0.iter().skip(skip) {
+            let Boundary { actor, verb, template, object, .. } = boundary;
+            let count = counts.entry((actor, verb, template, object)).or_default();
+            *count += 1;
+            if *class == Class::Effect || *count <= repeats {
+                chosen.push((*class, boundary.clone()));
+            }
+        }
+        chosen
     }
 
     /// Compares with the committed list. With `HOSTLER_UPDATE_BOUNDARIES` set the list is written instead.
@@ -163,7 +170,8 @@ mod tests {
             recording.to_text(),
             "a WATCH /t o (watch)\na PUT /t o #1\na GET /t o (read)\na PUT /t o #2\n"
         );
-        assert_eq!(recording.to_sweep(2).len(), 5);
+        assert_eq!(recording.to_sweep(0, 2).len(), 5);
+        assert_eq!(recording.to_sweep(3, 1).len(), 2, "the second GET is the first that counts");
     }
 
     #[test]

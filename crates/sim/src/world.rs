@@ -275,6 +275,8 @@ impl World {
                 recording: crate::boundaries::Recording::default(),
                 trace: String::new(),
                 faults: 0,
+                ruled: 0,
+                swept_from: 0,
             },
         }
     }

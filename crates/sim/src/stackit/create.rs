@@ -40,9 +40,10 @@ pub(super) struct NewServer {
 }
 
 impl NewServer {
-    /// A server of which only this is known.
+    /// A server of which only this is known. Its boot volume goes with it.
     pub(super) fn named(name: &str, machine_type: &str, labels: BTreeMap<String, String>) -> Self {
-        Self { name: name.to_owned(), machine_type: machine_type.to_owned(), labels, ..Self::default() }
+        let boot = BootVolume { goes_with_server: true, ..BootVolume::default() };
+        Self { name: name.to_owned(), machine_type: machine_type.to_owned(), labels, boot, ..Self::default() }
     }
 }
 

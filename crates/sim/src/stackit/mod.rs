@@ -78,6 +78,11 @@ impl Stackit {
         Paths::templates(operation::templates().iter().map(String::as_str).chain(["/token"]))
     }
 
+    /// Every operation of the API by name, method and path in version 2, with names for what varies.
+    pub fn operations() -> Vec<(&'static str, ::http::Method, String)> {
+        operation::all().collect()
+    }
+
     /// The same as [`Stackit::router`], as a transport whose calls can fail.
     pub fn transport(&self) -> Transport {
         let router = self.router();

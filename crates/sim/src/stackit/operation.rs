@@ -127,6 +127,18 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     OPERATIONS.iter().map(|(_, _, _, operation)| operation.name()).chain([Operation::Token.name()])
 }
 
+/// Every operation of the API by name, method and path in version 2, with names for what varies.
+pub(super) fn all() -> impl Iterator<Item = (&'static str, Method, String)> {
+    OPERATIONS.iter().map(|(scope, method, path, operation)| {
+        let before = match scope {
+            Scope::Project => "/v2/projects/{project}/regions/{region}/",
+            Scope::Region => "/v2/regions/{region}/",
+            Scope::Global => "/v2/",
+        };
+        (operation.name(), method.clone(), format!("{before}{}", named(path)))
+    })
+}
+
 /// Every path of both versions, with names for what varies.
 pub(super) fn templates() -> BTreeSet<String> {
     let of = |(scope, _, path, _): &(Scope, Method, &str, Operation)| {

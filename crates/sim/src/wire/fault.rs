@@ -28,6 +28,8 @@ pub enum Fault {
     Behind(u64),
     /// A watch breaks after so many events (bookmarks do not count).
     Watch { after: usize, then: Break },
+    /// Everything that a watch tells comes so much later.
+    Late(Duration),
 }
 
 /// How a watch breaks.
@@ -51,7 +53,7 @@ impl Fault {
     /// Whether the fault can happen to a call of this class.
     pub(crate) fn fits(&self, class: Class) -> bool {
         match self {
-            Self::Watch { .. } => class == Class::Watch,
+            Self::Watch { .. } | Self::Late(_) => class == Class::Watch,
             Self::Behind(_) => class == Class::CachedRead,
             Self::Duplicate | Self::TimeoutAfter | Self::Answer { after_effect: true, .. } => {
                 class != Class::Watch
@@ -77,6 +79,7 @@ impl fmt::Display for Fault {
             Self::Stall(time) => write!(f, "stalled for {time:?}"),
             Self::Behind(revisions) => write!(f, "replica {revisions} revisions behind"),
             Self::Watch { after, then } => write!(f, "watch broken after {after} events: {then}"),
+            Self::Late(by) => write!(f, "watch late by {by:?}"),
         }
     }
 }

@@ -73,6 +73,10 @@ struct State {
     trace: Vec<String>,
     violations: Vec<Violation>,
     faults: usize,
+    /// How many of them were meant for exactly this boundary.
+    ruled: usize,
+    /// How many calls were recorded when the part of a flow began that is swept.
+    swept_from: usize,
     /// Reconnects that will reach a replica that is behind, by actor and template.
     behind: BTreeMap<(String, String), Behind>,
 }
@@ -185,6 +189,22 @@ impl Wire {
         self.state().faults
     }
 
+    /// How many of them were meant for exactly the boundary that they happened at.
+    pub fn ruled(&self) -> usize {
+        self.state().ruled
+    }
+
+    /// What was called until now is not swept: it only brings about the state that a flow begins with.
+    pub fn sweep_from_here(&self) {
+        let mut state = self.state();
+        state.swept_from = state.recording.0.len();
+    }
+
+    /// How many recorded calls are not swept.
+    pub fn swept_from(&self) -> usize {
+        self.state().swept_from
+    }
+
     /// Changes after every call.
     pub fn calls(&self) -> channel::Receiver<u64> {
         self.0.calls.subscribe()
@@ -282,6 +302,8 @@ impl Wire {
             state.recording.0.push((named.class, boundary.clone()));
             fault = self.choose(&boundary, named.class);
             state.faults += usize::from(fault.is_some());
+            let ruled = fault.is_some() && self.0.plan.rules.iter().any(|(at, _)| *at == boundary);
+            state.ruled += usize::from(ruled);
         }
         let mut behind = None;
         if matches!(boundary.verb.as_str(), "LIST" | "WATCH") {
@@ -350,7 +372,9 @@ impl Wire {
             }
             let breaking = self.breaking(call);
             let hold = call.behind.and_then(|behind| behind.lasts);
-            return Ok(response.map(|body| watch::wrap(body, line.fence.clone(), breaking, hold)));
+            let late = if let Some(Fault::Late(by)) = call.fault { Some(by) } else { None };
+            let lag = watch::Lag { hold, late };
+            return Ok(response.map(|body| watch::wrap(body, line.fence.clone(), breaking, lag)));
         }
         let mut response = self.deliver(paths, server, sent.request(), call).await?;
         if let Some(revisions) = call.behind.and_then(|behind| behind.revisions) {

@@ -6,7 +6,8 @@ use futures::stream;
 use hostler_base::{Body, BoxError, transport};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
-use std::{future::pending, time::Duration};
+use std::{collections::VecDeque, future::pending, time::Duration};
+use tokio::time::Instant;
 
 /// Called when the watch breaks, to write it down and to prepare the reconnect.
 pub(crate) type OnBreak = Box<dyn FnOnce(&Break) + Send>;
@@ -22,19 +23,70 @@ struct Watched {
     buffer: BytesMut,
     delivered: usize,
     breaking: Option<Breaking>,
-    /// The replica behind this watch has to catch up first.
     hold: Option<Duration>,
     fence: Fence,
     ended: bool,
 }
 
-pub(crate) fn wrap(body: Body, fence: Fence, breaking: Option<Breaking>, hold: Option<Duration>) -> Body {
-    let watched =
-        Watched { body, buffer: BytesMut::new(), delivered: 0, breaking, hold, fence, ended: false };
+/// How far a watch lags behind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lag {
+    /// The replica behind it has to catch up first.
+    pub(crate) hold: Option<Duration>,
+    /// Everything comes so much later.
+    pub(crate) late: Option<Duration>,
+}
+
+pub(crate) fn wrap(body: Body, fence: Fence, breaking: Option<Breaking>, lag: Lag) -> Body {
+    let body = match lag.late {
+        Some(late) => delayed(body, late),
+        None => body,
+    };
+    let watched = Watched {
+        body,
+        buffer: BytesMut::new(),
+        delivered: 0,
+        breaking,
+        hold: lag.hold,
+        fence,
+        ended: false,
+    };
     let frames = stream::unfold(watched, |mut watched| async move {
         let item = watched.next().await?;
         watched.fence.pass().await;
         Some((item.map(Frame::data), watched))
+    });
+    transport::boxed(StreamBody::new(frames))
+}
+
+/// The same body, every frame of it so much later. Its end comes with its last frame.
+fn delayed(body: Body, by: Duration) -> Body {
+    let frames = stream::unfold((Some(body), VecDeque::new()), move |(mut body, mut waiting)| async move {
+        loop {
+            let (due, ended) = (waiting.front().map(|(due, _)| *due), body.is_none());
+            let came = async {
+                match &mut body {
+                    Some(body) => body.frame().await,
+                    None => pending().await,
+                }
+            };
+            let frame = match due {
+                Some(due) => tokio::select! {
+                    biased;
+                    () = tokio::time::sleep_until(due) => {
+                        let (_, frame) = waiting.pop_front()?;
+                        return Some((frame, (body, waiting)));
+                    }
+                    frame = came => frame,
+                },
+                None if ended => return None,
+                None => came.await,
+            };
+            match frame {
+                Some(frame) => waiting.push_back((Instant::now() + by, frame)),
+                None => body = None,
+            }
+        }
     });
     transport::boxed(StreamBody::new(frames))
 }
@@ -112,7 +164,7 @@ mod tests {
 
     async fn read(after: usize, then: Break) -> (usize, Option<String>) {
         let breaking = Breaking { after, then, on_break: Box::new(|_| ()) };
-        let mut body = wrap(events(3), Fence::default(), Some(breaking), None);
+        let mut body = wrap(events(3), Fence::default(), Some(breaking), Lag::default());
         let mut added = 0;
         while let Some(frame) = body.frame().await {
             match frame {
@@ -140,9 +192,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_late_watch_tells_everything_later() {
+        // One event every second, two of them.
+        let events = stream::unfold(0, |told| async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let event = Bytes::from("{\"type\":\"ADDED\",\"object\":{}}\n");
+            (told < 2).then(|| (Ok::<_, BoxError>(Frame::data(event)), told + 1))
+        });
+        let late = Lag { late: Some(Duration::from_secs(5)), hold: None };
+        let events = transport::boxed(StreamBody::new(events));
+        let mut body = wrap(events, Fence::default(), None, late);
+        let begin = Instant::now();
+        for second in [6, 7] {
+            assert!(body.frame().await.unwrap().is_ok());
+            assert_eq!(begin.elapsed().as_secs(), second);
+        }
+        assert!(body.frame().await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_dead_watch_says_nothing() {
         let breaking = Breaking { after: 0, then: Break::Dead, on_break: Box::new(|_| ()) };
-        let mut body = wrap(events(3), Fence::default(), Some(breaking), None);
+        let mut body = wrap(events(3), Fence::default(), Some(breaking), Lag::default());
         assert!(tokio::time::timeout(Duration::from_hours(1), body.frame()).await.is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! The simulated STACKIT by its HTTP API, under paused time.
 
+mod every;
 mod faults;
 mod life;
 mod nodes;

@@ -2,9 +2,9 @@
 
 use super::{
     Api, IMAGE, NETWORK, PROJECT, id, server,
-    shapes::{self, Kind, Shape, misshapen, problem},
+    shapes::{self, Shape, misshapen},
 };
-use hostler_sim::stackit::Settings;
+use hostler_sim::stackit::{Settings, Stackit};
 use serde_json::{Value, json};
 
 const SERVER: &[&Shape] = &[&shapes::SERVER];
@@ -96,9 +96,7 @@ async fn servers(version: &Version<'_>) -> (String, String) {
     version.get(&format!("{path}/log?length=10"), &[&shapes::LOG]).await;
     version.list(&format!("{path}/nics"), &[&shapes::NIC]).await;
     version.list(&format!("{path}/volume-attachments"), &[&shapes::ATTACHMENT]).await;
-    let mails =
-        version.api.call("GET", &version.whole(&format!("{path}/service-accounts")), None).await.with(200);
-    assert_eq!(problem(&mails["items"], Kind::List(&Kind::Text)), None);
+    version.get(&format!("{path}/service-accounts"), &[&shapes::MAILS]).await;
     for (order, body) in [
         ("stop", None),
         ("start", None),
@@ -157,6 +155,73 @@ async fn parts(version: &Version<'_>, server: &str, boot_volume: &str) {
     version.get(&format!("volumes/{volume}"), &[&shapes::VOLUME]).await;
 }
 
+/// What was made is changed and taken away again.
+async fn changes(version: &Version<'_>, server: &str) {
+    let network = version.post("networks", json!({"name": "other"}), 202, &[version.network]).await;
+    let network = network["id"].as_str().or_else(|| network["networkId"].as_str()).unwrap().to_owned();
+    let path = format!("networks/{network}");
+    version.nothing("PATCH", &path, Some(json!({"name": "another"})), 202).await;
+    version.get(&path, &[version.network]).await;
+    let on_server = format!("servers/{server}/networks/{network}");
+    version.nothing("POST", &on_server, None, 202).await;
+    version.nothing("DELETE", &on_server, None, 204).await;
+    let nics = format!("{path}/nics");
+    let nic = id(&version.post(&nics, json!({"name": "j"}), 201, &[&shapes::NIC]).await);
+    version.get(&format!("{nics}/{nic}"), &[&shapes::NIC]).await;
+    version.nothing("PUT", &format!("servers/{server}/nics/{nic}"), None, 202).await;
+    version.nothing("DELETE", &format!("servers/{server}/nics/{nic}"), None, 204).await;
+    version.nothing("DELETE", &format!("{nics}/{nic}"), None, 204).await;
+    version.nothing("DELETE", &path, None, 202).await;
+
+    let address = id(&version.post("public-ips", json!({}), 201, &[&shapes::PUBLIC_IP]).await);
+    let on_server = format!("servers/{server}/public-ips/{address}");
+    version.nothing("PUT", &on_server, None, 202).await;
+    version.nothing("DELETE", &on_server, None, 204).await;
+    version.nothing("DELETE", &format!("public-ips/{address}"), None, 204).await;
+
+    let group = json!({"name": "h"});
+    let group = id(&version.post("security-groups", group, 201, &[&shapes::SECURITY_GROUP]).await);
+    let path = format!("security-groups/{group}");
+    version.get(&path, &[&shapes::SECURITY_GROUP]).await;
+    let change = Some(json!({"description": "d"}));
+    version.object("PATCH", &path, change, 200, &[&shapes::SECURITY_GROUP]).await;
+    let rules = format!("{path}/rules");
+    let rule = id(&version.post(&rules, json!({"direction": "ingress"}), 201, &[&shapes::RULE]).await);
+    version.get(&format!("{rules}/{rule}"), &[&shapes::RULE]).await;
+    version.nothing("DELETE", &format!("{rules}/{rule}"), None, 204).await;
+    let on_server = format!("servers/{server}/{path}");
+    version.nothing("PUT", &on_server, None, 202).await;
+    version.nothing("DELETE", &on_server, None, 204).await;
+    version.nothing("DELETE", &path, None, 204).await;
+
+    let volume = json!({"availabilityZone": "eu01-1", "size": 1});
+    let volume = id(&version.post("volumes", volume, 201, &[&shapes::VOLUME]).await);
+    version.api.wait(1).await;
+    let path = format!("volumes/{volume}");
+    version.object("PATCH", &path, Some(json!({"name": "v"})), 200, &[&shapes::VOLUME]).await;
+    version.nothing("POST", &format!("{path}/resize"), Some(json!({"size": 2})), 202).await;
+    version.api.wait(1).await;
+    let attachment = format!("servers/{server}/volume-attachments/{volume}");
+    version.object("PUT", &attachment, None, 202, &[&shapes::ATTACHMENT]).await;
+    let goes = Some(json!({"deleteOnTermination": true}));
+    version.object("PATCH", &attachment, goes, 200, &[&shapes::ATTACHMENT]).await;
+
+    let mail = "a@sa.stackit.cloud";
+    let path = format!("servers/{server}/service-accounts/{mail}");
+    version.object("DELETE", &path, None, 200, &[&shapes::MAILS]).await;
+    version.object("PUT", &path, None, 201, &[&shapes::MAILS]).await;
+
+    let keypair = json!({"name": "you", "publicKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF"});
+    version.post("/keypairs", keypair, 201, &[&shapes::KEYPAIR]).await;
+    let change = Some(json!({"labels": {"a": "b"}}));
+    version.object("PATCH", "/keypairs/you", change, 200, &[&shapes::KEYPAIR]).await;
+    version.nothing("DELETE", "/keypairs/you", None, 204).await;
+
+    version.nothing("POST", &format!("servers/{server}/deallocate"), None, 202).await;
+    version.api.wait(2).await;
+    version.get(&format!("servers/{server}"), SERVER).await;
+}
+
 async fn lookups(version: &Version<'_>) {
     let group = json!({"name": "g", "policy": "soft-affinity"});
     let group = id(&version.post("affinity-groups", group, 201, &[&shapes::AFFINITY_GROUP]).await);
@@ -190,19 +255,31 @@ async fn refusals(version: &Version<'_>) {
 
 #[tokio::test(start_paused = true)]
 async fn answers_have_the_documented_shape_in_both_versions() {
-    for (place, global, network) in [
-        (format!("/v2/projects/{PROJECT}/regions/eu01"), "/v2", &shapes::NETWORK_V2),
-        (format!("/v1/projects/{PROJECT}"), "/v1", &shapes::NETWORK_V1),
+    for (place, global, zones, network) in [
+        (
+            format!("/v2/projects/{PROJECT}/regions/eu01"),
+            "/v2",
+            "/v2/regions/eu01/availability-zones",
+            &shapes::NETWORK_V2,
+        ),
+        (format!("/v1/projects/{PROJECT}"), "/v1", "/v1/availability-zones", &shapes::NETWORK_V1),
     ] {
         let api = Api::new(Settings::default());
         let version = Version { api: &api, place, global, network };
         let (server, boot_volume) = servers(&version).await;
         parts(&version, &server, &boot_volume).await;
         lookups(&version).await;
+        let zones = api.call("GET", zones, None).await.with(200);
+        assert_eq!(misshapen(&zones, &[&shapes::ZONES]), None);
+        changes(&version, &server).await;
         let answer = api.call("DELETE", &version.whole(&format!("servers/{server}")), None).await;
         let request = answer.headers["x-request-id"].to_str().unwrap().to_owned();
         assert_eq!(answer.with(204), Value::Null);
         version.get(&format!("requests/{request}"), &[&shapes::REQUEST]).await;
         refusals(&version).await;
+        let called = api.cloud.calls();
+        let operations = Stackit::operations().into_iter().map(|(name, _, _)| name);
+        let untried: Vec<&str> = operations.filter(|name| !called.contains_key(name)).collect();
+        assert_eq!(untried, [""; 0], "nobody has looked at their answers");
     }
 }

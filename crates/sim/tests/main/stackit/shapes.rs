@@ -280,11 +280,13 @@ pub const REQUEST: Shape = Shape(&[
     ),
 ]);
 
+pub const MAILS: Shape = Shape(&[("items", List(&Text), true)]);
+pub const ZONES: Shape = Shape(&[("items", List(&Text), true)]);
 pub const CONSOLE: Shape = Shape(&[("url", Text, true)]);
 pub const LOG: Shape = Shape(&[("output", Text, true)]);
 
 /// What is wrong with a value, with the way to it.
-pub fn problem(value: &Value, kind: Kind) -> Option<String> {
+fn problem(value: &Value, kind: Kind) -> Option<String> {
     let fits = match kind {
         Nullable(inner) => return if value.is_null() { None } else { problem(value, *inner) },
         Object(shape) => return misshapen(value, &[shape]),
