@@ -19,8 +19,8 @@ pub(crate) struct VolumeFacts {
 /// What is remembered of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tracked {
-    /// Until when it may take to be detached.
-    pub(crate) detached_by: Timestamp,
+    /// Until when it may take to be detached; nothing while a pod uses it.
+    pub(crate) detached_by: Option<Timestamp>,
     /// When it was first seen to be detached.
     pub(crate) detached: Option<Timestamp>,
 }
@@ -46,18 +46,18 @@ pub(crate) fn track(
     now: Timestamp,
 ) -> (Option<Tracked>, Option<InTheWay>) {
     if facts.used {
-        return (None, None);
-    }
-    if let Some(detached_by) = facts.leaving {
-        // What was never attached, such as a share of a file server, need not be detached.
+        // Remembered now: when somebody looks next, its pod and its attachment may both be gone. What was never
+        // attached, such as a share of a file server, need not be detached.
         let was_here = facts.attached_here || facts.before.is_some();
-        return (was_here.then_some(Tracked { detached_by, detached: None }), None);
+        return (was_here.then_some(Tracked { detached_by: None, detached: None }), None);
     }
     if facts.attached_here {
-        let detached_by = facts.before.map_or_else(|| after(now, limits.detach), |before| before.detached_by);
-        let state =
-            if now < detached_by { InTheWay::Detaching { until: detached_by } } else { InTheWay::Stuck };
-        return (Some(Tracked { detached_by, detached: None }), Some(state));
+        let known = facts.leaving.or_else(|| facts.before?.detached_by);
+        let until = known.unwrap_or_else(|| after(now, limits.detach));
+        let state = if now < until { InTheWay::Detaching { until } } else { InTheWay::Stuck };
+        // A pod that leaves is itself in the way.
+        let state = facts.leaving.is_none().then_some(state);
+        return (Some(Tracked { detached_by: Some(until), detached: None }), state);
     }
     let Some(before) = facts.before.filter(|_| !facts.attached_elsewhere) else { return (None, None) };
     let detached = before.detached.unwrap_or(now);
@@ -99,19 +99,27 @@ mod tests {
             attached_elsewhere: false,
             before: None,
         };
-        let before = Some(Tracked { detached_by: at(1100), detached: None });
-        let detached = Some(Tracked { detached_by: at(1100), detached: Some(at(950)) });
-        let seen_now = Some(Tracked { detached_by: at(1100), detached: Some(at(1000)) });
+        let used = Some(Tracked { detached_by: None, detached: None });
+        let before = Some(Tracked { detached_by: Some(at(1100)), detached: None });
+        let detached = Some(Tracked { detached_by: Some(at(1100)), detached: Some(at(950)) });
+        let seen_now = Some(Tracked { detached_by: Some(at(1100)), detached: Some(at(1000)) });
         let detaching = |until| Some(InTheWay::Detaching { until: at(until) });
         let reattaching = |until| Some(InTheWay::Reattaching { until: at(until) });
         for (name, facts, now, expected) in [
             ("never there", quiet, 1000, (None, None)),
-            ("used", VolumeFacts { used: true, attached_here: true, ..quiet }, 1000, (None, None)),
+            ("used", VolumeFacts { used: true, attached_here: true, ..quiet }, 1000, (used, None)),
+            ("used and never attached", VolumeFacts { used: true, ..quiet }, 1000, (None, None)),
+            (
+                "used and not attached any more",
+                VolumeFacts { used: true, before: used, ..quiet },
+                1000,
+                (used, None),
+            ),
             (
                 "used by one that leaves and one that does not",
                 VolumeFacts { used: true, leaving: Some(at(1100)), attached_here: true, ..quiet },
                 1000,
-                (None, None),
+                (used, None),
             ),
             (
                 "its pod leaves",
@@ -129,7 +137,31 @@ mod tests {
                 "its pod leaves after it",
                 VolumeFacts { leaving: Some(at(1100)), before, ..quiet },
                 1000,
-                (before, None),
+                (seen_now, reattaching(1090)),
+            ),
+            (
+                "its pod leaves after it, and it is elsewhere",
+                VolumeFacts { leaving: Some(at(1100)), before, attached_elsewhere: true, ..quiet },
+                1000,
+                (None, None),
+            ),
+            (
+                "its pod was there in the last look and is gone",
+                VolumeFacts { attached_here: true, before: used, ..quiet },
+                1000,
+                (Some(Tracked { detached_by: Some(at(1120)), detached: None }), detaching(1120)),
+            ),
+            (
+                "its pod was there in the last look, and both are gone",
+                VolumeFacts { before: used, ..quiet },
+                1000,
+                (Some(Tracked { detached_by: None, detached: Some(at(1000)) }), reattaching(1090)),
+            ),
+            (
+                "its pod was there in the last look, and it is elsewhere",
+                VolumeFacts { before: used, attached_elsewhere: true, ..quiet },
+                1000,
+                (None, None),
             ),
             (
                 "its pod is gone",
@@ -141,7 +173,7 @@ mod tests {
                 "its pod was gone when we came",
                 VolumeFacts { attached_here: true, ..quiet },
                 1000,
-                (Some(Tracked { detached_by: at(1120), detached: None }), detaching(1120)),
+                (Some(Tracked { detached_by: Some(at(1120)), detached: None }), detaching(1120)),
             ),
             (
                 "it does not let go",

@@ -10,7 +10,9 @@ use kube::{
 use serde_json::json;
 use std::{sync::Arc, time::Duration};
 
-async fn drain(plan: Plan) -> Finished {
+/// Everything leaves the node. A process that is not restarted also waits until a volume has come to another node before
+/// it asks for the next pod with one.
+async fn drain(plan: Plan, is_patient: bool) -> Finished {
     let mut stage = Stage::without_controller(plan, CsiSettings::default(), &["one", "two"]).await;
     let nodes = Api::<Node>::all(stage.admin.clone());
     let cordon = |cordoned: bool| Patch::Merge(json!({"spec": {"unschedulable": cordoned}}));
@@ -43,6 +45,17 @@ async fn drain(plan: Plan) -> Finished {
         .await;
     let left = stage.pods_on("one").await;
     let goal = goal.and_then(|()| if left.is_empty() { Ok(()) } else { Err(format!("left: {left:?}")) });
+    let history = stage.csi.history();
+    let moved: Vec<(&str, bool)> =
+        history.iter().skip(2).map(|moved| (moved.node.as_str(), moved.attached)).collect();
+    let in_turn = [("one", false), ("two", true)].repeat(2);
+    let goal = goal.and_then(|()| {
+        if !is_patient || moved == in_turn {
+            Ok(())
+        } else {
+            Err(format!("not one after another: {moved:?}"))
+        }
+    });
     stage.world.finish(goal)
 }
 
@@ -53,8 +66,25 @@ fn hard(class: Class, fault: &Fault) -> bool {
 #[test]
 fn a_drain_survives_crashes_and_lost_answers_at_every_call() {
     let sweep = Sweep::new("drain", 1).only(|class, _, fault| hard(class, fault));
-    let report = sweep.run(drain).unwrap();
+    let report = sweep.run(async |plan| drain(plan, false).await).unwrap();
     println!("{report}");
     assert!(report.failures.is_empty(), "{report}");
     assert!(report.runs > 20, "the sweep became trivial: {} runs", report.runs);
+}
+
+/// What keeps a process from looking for a while. An eviction that arrives after it was given up is for nobody to foresee.
+fn slow(class: Class, fault: &Fault) -> bool {
+    let slow = match fault {
+        Fault::Delay(by) => *by < Duration::from_secs(5),
+        fault => matches!(fault, Fault::TimeoutAfter | Fault::TimeoutBefore | Fault::Answer { .. }),
+    };
+    class == Class::Effect && slow
+}
+
+#[test]
+fn volumes_move_one_after_another_however_slow_a_call_is() {
+    let sweep = Sweep::new("drain in order", 1).only(|class, _, fault| slow(class, fault));
+    let report = sweep.run(async |plan| drain(plan, true).await).unwrap();
+    println!("{report}");
+    assert!(report.failures.is_empty(), "{report}");
 }

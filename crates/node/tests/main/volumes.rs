@@ -1,6 +1,6 @@
 use crate::stage::{Stage, is_ready, stateful_set};
 use hostler_sim::{
-    Plan,
+    Fault, Plan,
     csi::{CsiSettings, Moved},
 };
 use jiff::SignedDuration;
@@ -66,6 +66,25 @@ async fn volumes_move_one_after_another() {
     assert_eq!(moves(&history[3..]), expected, "one after another, each to its end");
     assert_eq!(stage.calls("POST", "/eviction"), 3);
     assert_eq!(stage.pods_on("two").await.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_has_left_before_anybody_looked_is_waited_for() {
+    // The answer to each eviction comes when the pod is gone and its volume detached.
+    let plan = Plan::seeded(6)
+        .fault_when(|boundary, _| boundary.template.ends_with("/eviction").then_some(Fault::TimeoutAfter));
+    let settings = CsiSettings {
+        attach_time: SignedDuration::from_secs(50),
+        detach_time: SignedDuration::from_secs(1),
+        ..CsiSettings::default()
+    };
+    let mut stage = all_on_one(plan, settings).await;
+    stage.order("one").await;
+    assert_eq!(stage.until_done("one").await, "drained");
+    let history = stage.csi.history();
+    let to_and_fro: Vec<(&str, bool)> =
+        history[3..].iter().map(|moved| (moved.node.as_str(), moved.attached)).collect();
+    assert_eq!(to_and_fro, [("one", false), ("two", true)].repeat(3), "one after another: {history:?}");
 }
 
 #[tokio::test(start_paused = true)]
