@@ -34,20 +34,16 @@ fn deployments(client: &Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk(&kind))
 }
 
-fn deployment(name: &str, replicas: u32) -> Value {
-    json!({
-        "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineDeployment",
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": replicas, "minReadySeconds": 0,
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}},
-            "selector": {"matchLabels": {"pool": name}},
-            "template": {
-                "metadata": {"labels": {"pool": name}},
-                "spec": {"class": {"kind": "MachineClass", "name": "small"}, "healthTimeout": "3s"},
-            },
-        },
-    })
+/// That of the samples, with two replicas, under the name of the stage's namespace: nodes are named after it, and share
+/// one cluster with those of other tests. A machine that fails is noticed soon.
+fn deployment(stage: &Stage) -> DynamicObject {
+    let mut sample: Value = stage.sample("machine-deployment");
+    sample["metadata"]["name"] = json!(stage.namespace);
+    sample["spec"]["replicas"] = json!(2);
+    sample["spec"]["selector"]["matchLabels"]["pool"] = json!(stage.namespace);
+    sample["spec"]["template"]["metadata"]["labels"]["pool"] = json!(stage.namespace);
+    sample["spec"]["template"]["spec"]["healthTimeout"] = json!("3s");
+    serde_json::from_value(sample).unwrap()
 }
 
 async fn available(deployments: &Api<DynamicObject>, name: &str) -> u64 {
@@ -98,8 +94,7 @@ pub async fn a_machine_deployment_lives(stage: &mut Stage) {
     let name = stage.namespace.clone();
     let (deployments, machines) = (deployments(&stage.admin, &name), stage.machines());
     if deployments.get_opt(&name).await.unwrap().is_none() {
-        let object: DynamicObject = serde_json::from_value(deployment(&name, 2)).unwrap();
-        deployments.create(&PostParams::default(), &object).await.unwrap();
+        deployments.create(&PostParams::default(), &deployment(stage)).await.unwrap();
     }
     stage.run_until("two are available", async |_| available(&deployments, &name).await == 2).await;
     assert_eq!(stage.servers().len(), 2);
@@ -142,8 +137,7 @@ async fn under_the_manager(mut stage: Stage, kubeconfig: &Path) {
     stage.create_class_and_secret().await;
     let name = stage.namespace.clone();
     let (deployments, machines) = (deployments(&stage.admin, &name), stage.machines());
-    let object: DynamicObject = serde_json::from_value(deployment(&name, 2)).unwrap();
-    deployments.create(&PostParams::default(), &object).await.unwrap();
+    deployments.create(&PostParams::default(), &deployment(&stage)).await.unwrap();
     stage
         .run_until("the manager has made Machines", async |_| {
             machines.list(&ListParams::default()).await.is_ok_and(|list| list.items.len() == 2)

@@ -32,7 +32,8 @@ pub const PATIENCE: Duration = Duration::from_secs(300);
 pub const CONTROLLER: &str = "machine-controller";
 /// The cluster with the Machines; here always the same as the one with the nodes.
 const CONTROL: &str = "control";
-const PROJECT: &str = "11111111-2222-4333-8444-555555555555";
+/// That of the samples.
+pub const PROJECT: &str = "7a1e2b4c-3d5f-4a6b-8c7d-9e0f1a2b3c4d";
 const REGION: &str = "eu01";
 
 /// The program that supervises processes.
@@ -219,16 +220,28 @@ impl Stage {
         servers.into_iter().filter(|server| server.id != self.foreign).collect()
     }
 
+    /// Those of the samples: a Secret, and the class `small`.
     pub async fn create_class_and_secret(&self) {
-        let secret = json!({"metadata": {"name": "credentials"},
-            "stringData": {"project-id": PROJECT, "apiToken": "open sesame",
-                "userData": "#cloud-config\ntoken: <<BOOTSTRAP_TOKEN>>"}});
+        let secret = self.sample("secret");
+        assert_eq!(secret["stringData"]["project-id"], PROJECT);
         create(Api::<Secret>::namespaced(self.admin.clone(), &self.namespace), secret).await;
-        let class = json!({"metadata": {"name": "small"}, "provider": "stackit",
-            "secretRef": {"name": "credentials", "namespace": self.namespace},
-            "providerSpec": {"region": REGION, "machineType": "c2i.2", "imageId": PROJECT,
-                "networking": {"networkId": PROJECT}, "labels": {"kubernetes.io/cluster": self.namespace}}});
+        let class = self.sample("machine-class");
+        assert_eq!(
+            (&class["metadata"]["name"], &class["providerSpec"]["region"]),
+            (&json!("small"), &json!(REGION))
+        );
         create(Api::<MachineClass>::namespaced(self.admin.clone(), &self.namespace), class).await;
+    }
+
+    /// What a file in `samples/` has, for this namespace, which is also the name of the cluster.
+    pub fn sample(&self, name: &str) -> Value {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
+        let text = fs::read_to_string(directory.join(format!("{name}.yaml"))).unwrap();
+        let text = text.replace("namespace: default\n", &format!("namespace: {}\n", self.namespace)).replace(
+            "kubernetes.io/cluster: playground\n",
+            &format!("kubernetes.io/cluster: {}\n", self.namespace),
+        );
+        serde_saphyr::from_str(&text).unwrap()
     }
 
     pub async fn run_until(&mut self, what: &str, condition: impl AsyncFn(&Client) -> bool) {

@@ -1,6 +1,6 @@
 //! The Go machine controller and Hostler take over from each other, killed in the middle of everything.
 
-use crate::stage::{Stage, create, given_kubeconfig, hostler, store, supervisor};
+use crate::stage::{PROJECT, Stage, create, given_kubeconfig, hostler, store, supervisor};
 use hostler_control_plane::{Process, Program, catalogue::STACKIT_MACHINE_CONTROLLER, free_port};
 use hostler_gardener::api::{Machine, MachineClass};
 use hostler_sim::{Plan, stackit::Stackit};
@@ -23,7 +23,6 @@ const MACHINES: usize = 20;
 const CLASS: &str = "taken-over";
 /// Keeps a pod from ending, so that drains take as long as the test wants.
 const HELD: &str = "test.hostler.dev/held";
-const PROJECT: &str = "11111111-2222-4333-8444-555555555555";
 
 #[derive(Clone, Copy)]
 enum Who {
