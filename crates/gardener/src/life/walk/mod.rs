@@ -118,3 +118,17 @@ fn a_machine_without_a_target_cluster_is_as_safe() {
     println!("one machine, no target cluster: {} states, {} edges", walk.states, walk.edges);
     assert!(walk.states > 500, "the walk became trivial: {} states", walk.states);
 }
+
+#[test]
+fn a_machine_whose_node_is_updated_in_place_is_safe_in_every_state() {
+    let walk = walk(World::new(1, 1).with_updates(), 2);
+    println!("one machine, updates in place, two faults: {} states, {} edges", walk.states, walk.edges);
+    assert!(walk.states > 500, "the walk became trivial: {} states", walk.states);
+}
+
+#[test]
+fn a_machine_that_is_kept_is_safe_in_every_state_and_let_go_without_a_trace() {
+    let walk = walk(World::new(1, 1).with_keeping(), 1);
+    println!("one machine, kept at times, one fault: {} states, {} edges", walk.states, walk.edges);
+    assert!(walk.states > 1_000, "the walk became trivial: {} states", walk.states);
+}

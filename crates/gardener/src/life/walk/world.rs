@@ -1,10 +1,12 @@
 //! The world of the walk: what is written, what is in the cloud, and what can happen next.
 
 mod nature;
+mod special;
 mod steps;
 mod view;
 
 use crate::api::Phase;
+use special::{Keep, Update};
 
 /// How long ago an attempt was marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -122,6 +124,8 @@ struct Actor {
     upkeep_due: bool,
     /// A create call that timed out on our side and may still take effect.
     in_flight: bool,
+    update: Update,
+    keep: Keep,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -136,6 +140,10 @@ pub(super) struct World {
     has_target: bool,
     /// Also with bootstrap tokens, templates, and a look at the server from time to time.
     rich: bool,
+    /// Nodes are updated in place.
+    updates: bool,
+    /// Machines are kept although they failed, if somebody wants so.
+    keeps: bool,
     /// A step that is wrong whatever comes of it.
     wrong: Option<&'static str>,
 }
@@ -173,6 +181,8 @@ impl Actor {
             token: Token::None,
             upkeep_due: false,
             in_flight: false,
+            update: Update::default(),
+            keep: Keep::default(),
         }
     }
 
@@ -194,6 +204,8 @@ impl World {
             class: Class::Kept,
             has_target: true,
             rich: false,
+            updates: false,
+            keeps: false,
             wrong: None,
         }
     }
@@ -248,6 +260,9 @@ impl World {
             });
             if adopted.is_some_and(|written| written.provider_id == Some(FOREIGN_ID)) {
                 return Some("a foreign server was adopted".into());
+            }
+            if let Some(wrong) = self.wrongly_kept(actor) {
+                return Some(format!("machine {index}: {wrong}"));
             }
             let live = self.owned(index).filter(|vm| vm.life != Life::Deleting).count();
             if live + usize::from(actor.in_flight) > 1 {

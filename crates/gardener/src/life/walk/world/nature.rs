@@ -88,8 +88,15 @@ impl World {
                     world.actors[index].node = Node::Joined { ready, cordoned, labelled: true, going: true };
                 });
             }
+            next.extend(self.by_others(index));
+            let mut with = |what: &str, change: &dyn Fn(&mut Self)| {
+                let mut world = self.clone();
+                change(&mut world);
+                next.push((format!("machine {index}: {what}"), world));
+            };
+            let special = self.updates || self.keeps;
             let Some(written) = &actor.written else {
-                if index < self.detailed {
+                if index < self.detailed && !special {
                     with("a user makes it anew", &|world| world.actors[index].written = Actor::new().written);
                 }
                 continue;
@@ -98,7 +105,7 @@ impl World {
             let known =
                 !actor.in_flight && self.owned(index).count() < 2 && self.owned(index).all(|vm| vm.in_lists);
             let kept = self.class == Class::Kept;
-            if self.faults > 0 && known && written.finalizer && index < self.detailed && kept {
+            if self.faults > 0 && known && written.finalizer && index < self.detailed && kept && !special {
                 // The machine that comes after it has the same name and knows nothing of it. (If that one
                 // goes before it has its own finalizer, the server is the user's to find.)
                 with("a user tears it out of its finalizer and makes it anew", &|world| {
@@ -108,8 +115,9 @@ impl World {
                     actor.memory = memory;
                 });
             }
-            if written.phase == Phase::Unknown && !written.long {
-                with("it stays unhealthy", &|world| {
+            let updating = matches!(written.phase, Phase::InPlaceUpdating | Phase::InPlaceUpdateFailed);
+            if (written.phase == Phase::Unknown || updating) && !written.long {
+                with("it stays so for long", &|world| {
                     if let Some(written) = &mut world.actors[index].written {
                         written.long = true;
                     }

@@ -60,6 +60,9 @@ impl World {
         let owner =
             |target: &ProviderId| self.vms.iter().find(|vm| vm.id == number(target)).map(|vm| vm.owner);
         let written = self.actors[index].written.as_ref()?;
+        if let Some(wrong) = Self::forbidden_on_node(&self.actors[index], step) {
+            return Some(wrong);
+        }
         match step {
             Step::Settle(server) if owner(&server.provider_id).is_some_and(|owner| owner != index) => {
                 Some("a foreign server was settled")
@@ -237,16 +240,12 @@ impl World {
                 node => *node = Node::None,
             },
             Step::RemoveFinalizer => actor.written = None,
-            // No node of this world is updated in place, and no machine kept.
             Step::SetInPlace(..)
             | Step::KeepUntil(_)
             | Step::NotePreserve(_)
             | Step::SetPreserved(_)
-            | Step::ChangeNode(_)
-            | Step::Wait { .. }
-            | Step::TryAgain { .. }
-            | Step::Rest(_)
-            | Step::Done => {}
+            | Step::ChangeNode(_) => actor.note_special(step),
+            Step::Wait { .. } | Step::TryAgain { .. } | Step::Rest(_) | Step::Done => {}
         }
     }
 }

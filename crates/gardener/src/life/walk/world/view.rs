@@ -1,9 +1,7 @@
 //! What a machine's controller sees of the world.
 
 use super::{Actor, Age, Life, Node, Token, Written};
-use crate::life::{
-    AttemptMark, Behind, NodeView, Observed, OwnToken, Preserve, Sightings, TokenSeen, Tried, node,
-};
+use crate::life::{AttemptMark, Behind, NodeView, Observed, OwnToken, Sightings, TokenSeen, Tried, node};
 use hostler_driver::{
     Attempt, Code, Evidence, Failure, Finding, Found, How, Identity, Machine as Server, Marks, ProviderId,
     Recognition, State,
@@ -21,7 +19,7 @@ pub(super) struct Around {
     pub(super) has_target: bool,
 }
 
-fn now() -> Timestamp {
+pub(super) fn now() -> Timestamp {
     "2026-01-01T12:00:00Z".parse().unwrap()
 }
 
@@ -156,6 +154,7 @@ impl Actor {
                         recorded,
                         held: labelled,
                         going,
+                        in_place: self.update.seen(),
                         ..NodeView::default()
                     })
                 }
@@ -164,7 +163,7 @@ impl Actor {
             node_on: None,
             health_timeout: Some(SignedDuration::from_mins(10)),
             in_place_timeout: SignedDuration::from_mins(20),
-            preserve: Preserve::default(),
+            preserve: self.keep.seen(if written.node_label { self.node } else { Node::None }),
             replaced: None,
             drain: written.node_label.then_some(match self.node {
                 Node::Joined { cordoned: false, .. } => node::Step::Act(node::Act::Cordon),
