@@ -1,6 +1,10 @@
 //! The Machine controller in a world: embedded API server, simulated STACKIT, hollow nodes, faults.
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "main/crowd.rs"]
+mod crowd;
+#[path = "main/crowd_sweep.rs"]
+mod crowd_sweep;
 #[path = "main/crowds.rs"]
 mod crowds;
 #[path = "main/defects.rs"]
@@ -9,6 +13,8 @@ mod defects;
 mod doubles;
 #[path = "main/drain.rs"]
 mod drain;
+#[path = "main/drain_sweep.rs"]
+mod drain_sweep;
 #[path = "main/flow.rs"]
 mod flow;
 #[path = "main/gone.rs"]
@@ -77,3 +83,7 @@ mod thousand;
 mod thrift;
 #[path = "main/tokens.rs"]
 mod tokens;
+#[path = "main/unknowns.rs"]
+mod unknowns;
+#[path = "main/update_sweep.rs"]
+mod update_sweep;

@@ -264,9 +264,11 @@ impl Stage {
 }
 
 pub fn ours(servers: &[ServerView]) -> impl Iterator<Item = &ServerView> {
-    servers
-        .iter()
-        .filter(|server| server.labels.get("kubernetes.io/cluster").is_some_and(|label| label == CLUSTER))
+    servers.iter().filter(|server| is_ours(server))
+}
+
+pub fn is_ours(server: &ServerView) -> bool {
+    server.labels.get("kubernetes.io/cluster").is_some_and(|label| label == CLUSTER)
 }
 
 pub fn from<T: DeserializeOwned>(value: Value) -> T {
