@@ -12,5 +12,6 @@ pub const ALL: &[(&str, Case)] = &[
     ("karpenter-preferences", karpenter::preferences),
     ("autoscaler-up", autoscaler::up),
     ("autoscaler-down", autoscaler::down),
+    ("scan", karpenter::scan),
     ("large", autoscaler::large),
 ];

@@ -286,3 +286,20 @@ fn a_group_keeps_what_its_usage_needs() {
     assert!(plan.removed.is_empty());
     assert_eq!(plan.nodes[1].reason, Reason::TriggerWouldFire { cpu_percent: 90, memory_percent: 2 });
 }
+
+#[test]
+fn a_budget_is_used_up_by_the_first_node_that_goes() {
+    let mut cluster = pair();
+    for name in ["n8", "n9"] {
+        let mut other = cluster.nodes[1].clone();
+        other.name = name.to_owned();
+        cluster.nodes.push(other);
+    }
+    cluster.pods = vec![pod("a", "n1", 400), pod("b", "n7", 100), pod("c", "n8", 100), pod("d", "n9", 400)];
+    let (namespace, name) = ("default".to_owned(), "db-pdb".to_owned());
+    let selector = Some(Selector::label("app", "db"));
+    cluster.budgets = vec![Budget { namespace, name, selector, allowed: 1 }];
+    assert_eq!(scale_down(&cluster).removed, [1]);
+    cluster.budgets[0].allowed = 2;
+    assert_eq!(scale_down(&cluster).removed, [1, 2]);
+}

@@ -200,3 +200,31 @@ fn a_group_grows_to_its_minimum() {
         (3, 30, vec!["group g: has fewer than its 3 nodes".to_owned()])
     );
 }
+
+#[test]
+fn a_node_takes_no_more_volumes_than_it_can_attach() {
+    let mut cluster = simple();
+    cluster.pods = (0..3).map(|at| pod(&format!("p{at}"), 100)).collect();
+    cluster.storage_classes = vec![StorageClass {
+        name: "disks".to_owned(),
+        provisioner: "csi".to_owned(),
+        wait_for_first_consumer: true,
+        ..StorageClass::default()
+    }];
+    for (at, pod) in cluster.pods.iter_mut().enumerate() {
+        let claim = format!("claim{at}");
+        change(pod, |spec| {
+            spec.volumes.push(Volume { name: "data".to_owned(), source: VolumeSource::Claim(claim.clone()) });
+        });
+        let (namespace, class) = ("default".to_owned(), Some("disks".to_owned()));
+        cluster.claims.push(Claim { namespace, name: claim, class, ..Claim::default() });
+    }
+    for (limit, machines) in [(None, 1), (Some(3), 1), (Some(2), 2), (Some(1), 3)] {
+        for offering in &mut cluster.groups[0].offerings {
+            offering.attach_limits = limit.map(|limit| ("csi".to_owned(), limit)).into_iter().collect();
+        }
+        let plan = scale_up(&cluster);
+        checker::check(&cluster, &plan).unwrap();
+        assert_eq!((plan.machines.len(), plan.unplaced().len()), (machines, 0), "limit {limit:?}");
+    }
+}
