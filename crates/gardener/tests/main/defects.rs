@@ -1,6 +1,6 @@
 //! Things that Gardener's controllers are known to get wrong.
 
-use crate::flow::{LONG, NAMESPACE, SOON, Stage, machine};
+use crate::flow::{LONG, NAMESPACE, PROJECT, SOON, Stage, class, machine, secret};
 use hostler_gardener::api::Phase;
 use hostler_sim::{Plan, hollow::STOP_AFTER, stackit::Settings};
 use k8s_openapi::api::{
@@ -81,5 +81,39 @@ async fn attachments_of_volumes_without_a_name_are_let_go_with_the_others() {
     stage.run_until_gone("m-2", SOON).await.unwrap();
     for (name, stays) in [("inline", false), ("named", false), ("elsewhere", true)] {
         assert_eq!(attachments.get_opt(name).await.unwrap().is_some(), stays, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_had_twice_or_labelled_is_told_before_any_order() {
+    let long = "c".repeat(64);
+    let mut volumes = class();
+    volumes["providerSpec"]["volumes"] = json!([PROJECT]);
+    let mut boots = class();
+    boots["providerSpec"]["bootVolume"] = json!({"source": {"type": "volume", "id": PROJECT}});
+    let mut unfit = class();
+    unfit["metadata"]["name"] = json!(long);
+    let table = [
+        (volumes, "small", "providerSpec.volumes"),
+        (boots, "small", "providerSpec.bootVolume.source"),
+        (unfit, long.as_str(), "63 characters"),
+    ];
+    for (class, name, words) in table {
+        let mut stage = Stage::new(Plan::seeded(313), Settings::default()).await;
+        stage.start_controller();
+        stage.create(stage.secrets(), secret()).await;
+        stage.create(stage.classes(), class).await;
+        for one in ["m-2", "m-3"] {
+            let mut wish = machine(one);
+            wish["spec"]["class"]["name"] = json!(name);
+            stage.create(stage.machines(), wish).await;
+        }
+        for one in ["m-2", "m-3"] {
+            stage.run_until_said(one, words, SOON).await.unwrap();
+            let operation = stage.machines().get(one).await.unwrap().status.unwrap().last_operation;
+            assert_eq!(operation.error_code, "InvalidArgument", "{words}");
+        }
+        stage.world.run_for(SOON).await;
+        assert_eq!(stage.cloud.calls().get("CreateServer"), None, "{words}");
     }
 }

@@ -9,7 +9,10 @@ use hostler_sim::{
 };
 use http::{Method, Request, Response};
 use serde_json::json;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 /// An answer that somebody gives in place of the cloud.
 type Answer = (u16, String);
@@ -102,7 +105,8 @@ async fn is_not_gone(what: &str, asked: Option<Answer>, listed: Option<Answer>) 
     let (mut stage, impostor) = running(160).await;
     impostor.says(asked, listed);
     stage.delete_machine("m-1").await;
-    stage.world.run_for(LONG).await;
+    // Longer than the longest time after which it is tried again.
+    stage.world.run_for(Duration::from_mins(12)).await;
     let machine = stage.machines().get_opt("m-1").await.unwrap();
     let machine = machine.unwrap_or_else(|| panic!("{what}: the Machine was let go"));
     let said = machine.status.unwrap().last_operation.description;
