@@ -1,7 +1,7 @@
 use crate::Key;
 use kube::Resource;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, PoisonError, RwLock},
 };
 use tokio::sync::watch;
@@ -25,12 +25,37 @@ struct Objects<K> {
     malformed: BTreeMap<Key, String>,
     /// The version up to which the watch has told everything.
     told_up_to: Option<u64>,
+    index: Option<Index<K>>,
+}
+
+/// The understood objects by a word that each of them has.
+struct Index<K> {
+    word: fn(&K) -> String,
+    keys: BTreeMap<String, BTreeSet<Key>>,
+}
+
+impl<K> Index<K> {
+    fn add(&mut self, key: &Key, object: &K) {
+        self.keys.entry((self.word)(object)).or_default().insert(key.clone());
+    }
+
+    fn drop(&mut self, key: &Key, object: &K) {
+        let word = (self.word)(object);
+        if let Some(keys) = self.keys.get_mut(&word) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.keys.remove(&word);
+            }
+        }
+    }
 }
 
 /// An object as it is known, and as the watch last told it; the two differ while the watch is behind an answer.
 struct Entry<K> {
     known: Arc<K>,
     told: Option<Arc<K>>,
+    /// It is known from the answer to a write of the one who works on it.
+    own: bool,
 }
 
 /// What happened to an object. Objects are as they are now, or were last.
@@ -59,6 +84,19 @@ impl<K: Resource<DynamicType = ()>> Change<K> {
     }
 }
 
+/// A change, as the watch tells it.
+pub(super) struct Told<K> {
+    pub(super) change: Change<K>,
+    /// Whoever works on the object wrote it so itself, or has written it since.
+    pub(super) known: bool,
+}
+
+impl<K> From<Change<K>> for Told<K> {
+    fn from(change: Change<K>) -> Self {
+        Self { change, known: false }
+    }
+}
+
 /// An object as it came from the server, or why it could not be understood.
 pub(super) type Seen<K> = (Key, Result<Arc<K>, String>);
 
@@ -70,7 +108,19 @@ impl<K> Clone for Cache<K> {
 
 impl<K> Default for Cache<K> {
     fn default() -> Self {
-        let objects = Objects { understood: BTreeMap::new(), malformed: BTreeMap::new(), told_up_to: None };
+        Self::of(None)
+    }
+}
+
+impl<K> Cache<K> {
+    /// One in which objects can be found by a word of theirs, with [`Cache::with_word`].
+    pub fn indexed(word: fn(&K) -> String) -> Self {
+        Self::of(Some(Index { word, keys: BTreeMap::new() }))
+    }
+
+    fn of(index: Option<Index<K>>) -> Self {
+        let objects =
+            Objects { understood: BTreeMap::new(), malformed: BTreeMap::new(), told_up_to: None, index };
         Self(Arc::new(Inner { objects: RwLock::new(objects), synced: watch::Sender::new(false) }))
     }
 }
@@ -91,6 +141,25 @@ impl<K: Resource<DynamicType = ()>> Cache<K> {
             let known = objects.understood.values().map(|entry| &entry.known);
             known.filter(|object| wanted(object)).cloned().collect()
         })
+    }
+
+    /// The objects with this word, ordered by namespace and name; none in a cache without index.
+    pub fn with_word(&self, word: &str) -> Vec<Arc<K>> {
+        self.read(|objects| {
+            let keys = objects.index.as_ref().and_then(|index| index.keys.get(word));
+            let entries = keys.into_iter().flatten().filter_map(|key| objects.understood.get(key));
+            entries.map(|entry| entry.known.clone()).collect()
+        })
+    }
+
+    /// Whether `wanted` holds for an object.
+    pub fn any(&self, wanted: impl Fn(&K) -> bool) -> bool {
+        self.read(|objects| objects.understood.values().any(|entry| wanted(&entry.known)))
+    }
+
+    /// For how many objects `wanted` holds.
+    pub fn count(&self, wanted: impl Fn(&K) -> bool) -> usize {
+        self.read(|objects| objects.understood.values().filter(|entry| wanted(&entry.known)).count())
     }
 
     pub fn len(&self) -> usize {
@@ -128,26 +197,38 @@ impl<K: Resource<DynamicType = ()>> Cache<K> {
     /// Takes an object as the server has just answered it. It is passed over if the watch has told of that version, or
     /// of a later one, already: what became of the object since then is known.
     pub fn learn(&self, object: Arc<K>) {
+        self.answered(object, false);
+    }
+
+    /// The same for the answer to a write of the one who works on the object, with the version before as precondition:
+    /// it goes on with what it was answered, so there is nothing to be woken for when the watch tells of it.
+    pub fn learn_own(&self, object: Arc<K>) {
+        self.answered(object, true);
+    }
+
+    fn answered(&self, object: Arc<K>, own: bool) {
         let Some(version) = version(&*object) else { return };
         self.write(|objects| {
             if objects.told_up_to.is_none_or(|told| version <= told) {
                 return;
             }
             let key = Key::of(&*object);
-            match objects.understood.get_mut(&key) {
+            match objects.understood.get(&key) {
                 Some(entry) if !is_newer(&object, &entry.known) => {}
-                Some(entry) => entry.known = object,
-                None => drop(objects.understood.insert(key, Entry { known: object, told: None })),
+                before => {
+                    let told = before.and_then(|entry| entry.told.clone());
+                    objects.insert(key, Entry { known: object, told, own });
+                }
             }
         });
     }
 
     /// Takes over a complete list as of a version. What is missing in it was deleted while nobody looked, unless it
     /// was learnt of later than that.
-    pub(super) fn replace(&self, all: Vec<Seen<K>>, as_of: Option<&str>) -> Vec<Change<K>> {
+    pub(super) fn replace(&self, all: Vec<Seen<K>>, as_of: Option<&str>) -> Vec<Told<K>> {
         let as_of = as_of.and_then(|version| version.parse().ok());
         let changes = self.write(|objects| {
-            let mut before = std::mem::take(&mut objects.understood);
+            let mut before = objects.take();
             objects.malformed.clear();
             objects.told_up_to = as_of;
             let mut changes = Vec::new();
@@ -158,10 +239,10 @@ impl<K: Resource<DynamicType = ()>> Cache<K> {
             for (key, entry) in before {
                 let learnt_later = version(&*entry.known).is_some_and(|version| Some(version) > as_of);
                 if learnt_later && as_of.is_some() && !entry.is_told() {
-                    changes.extend(entry.told.map(|last| Change::Deleted { last }));
-                    objects.understood.insert(key, Entry { known: entry.known, told: None });
+                    changes.extend(entry.told.map(|last| Change::Deleted { last }.into()));
+                    objects.insert(key, Entry { known: entry.known, told: None, own: entry.own });
                 } else {
-                    changes.push(Change::Deleted { last: entry.known });
+                    changes.push(Change::Deleted { last: entry.known }.into());
                 }
             }
             changes
@@ -170,33 +251,33 @@ impl<K: Resource<DynamicType = ()>> Cache<K> {
         changes
     }
 
-    pub(super) fn apply(&self, (key, object): Seen<K>) -> Option<Change<K>> {
+    pub(super) fn apply(&self, (key, object): Seen<K>) -> Option<Told<K>> {
         self.write(|objects| {
-            let old = objects.understood.remove(&key);
+            let old = objects.remove(&key);
             objects.malformed.remove(&key);
             objects.told(object.as_ref().ok().and_then(|object| version(&**object)));
             objects.put(key, object, old)
         })
     }
 
-    pub(super) fn delete(&self, (key, object): Seen<K>) -> Change<K> {
+    pub(super) fn delete(&self, (key, object): Seen<K>) -> Told<K> {
         let old = self.write(|objects| {
             objects.malformed.remove(&key);
             let gone = object.as_ref().ok();
             objects.told(gone.and_then(|object| version(&**object)));
-            let old = objects.understood.remove(&key)?;
+            let old = objects.remove(&key)?;
             // Another one with its name may have been learnt of already.
             let successor = gone
                 .is_some_and(|gone| gone.meta().uid != old.known.meta().uid && is_newer(&old.known, gone));
             if successor {
-                objects.understood.insert(key.clone(), Entry { known: old.known, told: None });
+                objects.insert(key.clone(), Entry { known: old.known, told: None, own: old.own });
                 return old.told;
             }
             Some(old.known)
         });
         match object.ok().or(old) {
-            Some(last) => Change::Deleted { last },
-            None => Change::Malformed { key },
+            Some(last) => Change::Deleted { last }.into(),
+            None => Change::Malformed { key }.into(),
         }
     }
 
@@ -212,28 +293,60 @@ impl<K> Entry<K> {
     }
 }
 
+impl<K> Objects<K> {
+    fn insert(&mut self, key: Key, entry: Entry<K>) {
+        self.remove(&key);
+        if let Some(index) = &mut self.index {
+            index.add(&key, &entry.known);
+        }
+        self.understood.insert(key, entry);
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<Entry<K>> {
+        let entry = self.understood.remove(key)?;
+        if let Some(index) = &mut self.index {
+            index.drop(key, &entry.known);
+        }
+        Some(entry)
+    }
+
+    fn take(&mut self) -> BTreeMap<Key, Entry<K>> {
+        if let Some(index) = &mut self.index {
+            index.keys.clear();
+        }
+        std::mem::take(&mut self.understood)
+    }
+}
+
 impl<K: Resource<DynamicType = ()>> Objects<K> {
     fn told(&mut self, version: Option<u64>) {
         self.told_up_to = self.told_up_to.max(version);
     }
 
-    fn put(&mut self, key: Key, object: Result<Arc<K>, String>, old: Option<Entry<K>>) -> Option<Change<K>> {
+    fn put(&mut self, key: Key, object: Result<Arc<K>, String>, old: Option<Entry<K>>) -> Option<Told<K>> {
         match object {
             Ok(new) => {
-                let learnt = old.as_ref().filter(|entry| !entry.is_told() && is_newer(&entry.known, &new));
-                let known = learnt.map_or_else(|| new.clone(), |entry| entry.known.clone());
-                let told = old.and_then(|entry| entry.told);
-                self.understood.insert(key, Entry { known, told: Some(new.clone()) });
                 let version = |object: &K| object.meta().resource_version.clone();
+                let learnt = old.as_ref().filter(|entry| {
+                    let is_same = || version(&entry.known) == version(&new);
+                    !entry.is_told() && (is_newer(&entry.known, &new) || is_same())
+                });
+                let was_known = learnt.is_some_and(|entry| entry.own);
+                let known =
+                    learnt.filter(|entry| is_newer(&entry.known, &new)).map_or(&new, |entry| &entry.known);
+                let (known, own) = (Arc::clone(known), was_known);
+                let told = old.and_then(|entry| entry.told);
+                self.insert(key, Entry { known, told: Some(new.clone()), own });
                 let unchanged = told.as_ref().is_some_and(|told| version(told) == version(&new));
-                (!unchanged).then_some(Change::Applied { old: told, new })
+                let change = Change::Applied { old: told, new };
+                (!unchanged).then_some(Told { change, known: was_known })
             }
             Err(why) => {
                 if let Some(old) = old {
-                    self.understood.insert(key.clone(), old);
+                    self.insert(key.clone(), old);
                 }
                 self.malformed.insert(key.clone(), why);
-                Some(Change::Malformed { key })
+                Some(Change::Malformed { key }.into())
             }
         }
     }
@@ -269,14 +382,18 @@ mod tests {
         (Key::new("ConfigMap", "n", name), Err("data: not a map".into()))
     }
 
-    fn told(changes: impl IntoIterator<Item = Change<ConfigMap>>) -> Vec<String> {
+    fn told(changes: impl IntoIterator<Item = Told<ConfigMap>>) -> Vec<String> {
         let word = |change: &Change<ConfigMap>| match change {
             Change::Applied { old: None, .. } => "new",
             Change::Applied { .. } => "changed",
             Change::Deleted { .. } => "deleted",
             Change::Malformed { .. } => "malformed",
         };
-        changes.into_iter().map(|change| format!("{} {}", word(&change), change.key().name)).collect()
+        let known = |told: &Told<ConfigMap>| if told.known { ", as known" } else { "" };
+        let text = |told: Told<ConfigMap>| {
+            format!("{} {}{}", word(&told.change), told.change.key().name, known(&told))
+        };
+        changes.into_iter().map(text).collect()
     }
 
     #[test]
@@ -292,6 +409,45 @@ mod tests {
         assert_eq!(told(changes), ["changed b", "new d", "deleted a"]);
         let names: Vec<_> = cache.list().iter().map(|object| object.metadata.name.clone().unwrap()).collect();
         assert_eq!(names, ["b", "c", "d"]);
+    }
+
+    #[test]
+    fn objects_are_found_by_their_word_however_they_came_and_went() {
+        let cache = Cache::indexed(|map: &ConfigMap| {
+            map.metadata.labels.as_ref().and_then(|labels| labels.get("word").cloned()).unwrap_or_default()
+        });
+        let labelled = |name: &str, version: &str, word: &str| {
+            let (key, object) = seen(name, version);
+            let mut object = ConfigMap::clone(&object.unwrap());
+            object.metadata.labels = Some([("word".to_owned(), word.to_owned())].into());
+            (key, Ok(Arc::new(object)))
+        };
+        let names = |word: &str| -> Vec<String> {
+            cache.with_word(word).iter().map(|object| object.metadata.name.clone().unwrap()).collect()
+        };
+        cache.replace(
+            vec![labelled("b", "1", "x"), labelled("a", "1", "x"), labelled("c", "1", "y")],
+            Some("1"),
+        );
+        assert_eq!(
+            (names("x"), names("y"), names("z")),
+            (vec!["a".into(), "b".into()], vec!["c".into()], vec![])
+        );
+        cache.apply(labelled("a", "2", "y"));
+        cache.learn(labelled("b", "3", "z").1.unwrap());
+        assert_eq!(
+            (names("x"), names("y"), names("z")),
+            (vec![], vec!["a".into(), "c".into()], vec!["b".into()])
+        );
+        cache.apply(broken("c"));
+        cache.delete(labelled("a", "4", "y"));
+        assert_eq!(names("y"), ["c"], "it is known as it was");
+        cache.replace(vec![labelled("d", "9", "x")], Some("9"));
+        assert_eq!((names("x"), names("y"), names("z")), (vec!["d".into()], vec![], vec![]));
+        assert_eq!(
+            (cache.count(|_| true), cache.any(|map| map.metadata.name.as_deref() == Some("a"))),
+            (1, false)
+        );
     }
 
     #[test]
@@ -347,6 +503,25 @@ mod tests {
         assert_eq!(told(cache.apply(seen("c", "8"))), ["new c"]);
         assert_eq!(told(cache.apply(seen("c", "9"))), ["changed c"]);
         assert_eq!(versions(&cache), ["a@7", "b@1", "c@9"]);
+    }
+
+    #[test]
+    fn only_what_was_written_by_the_one_who_works_on_it_is_known_to_it() {
+        let cache = Cache::default();
+        cache.replace(vec![seen("a", "3"), seen("b", "3")], Some("5"));
+        let own = |name: &str, version: &str| cache.learn_own(seen(name, version).1.unwrap());
+        own("a", "7");
+        own("a", "8");
+        assert_eq!(told(cache.apply(seen("a", "7"))), ["changed a, as known"]);
+        assert_eq!(told(cache.apply(seen("a", "8"))), ["changed a, as known"]);
+        assert_eq!(told(cache.apply(seen("a", "9"))), ["changed a"], "somebody else's");
+        own("b", "10");
+        learn(&cache, "b", "11");
+        assert_eq!(told(cache.apply(seen("b", "10"))), ["changed b"], "once more is better than never");
+        assert_eq!(told(cache.apply(seen("b", "11"))), ["changed b"]);
+        own("a", "14");
+        assert_eq!(told(cache.apply(seen("a", "12"))), ["changed a, as known"], "seen before it was written");
+        assert_eq!(told(cache.apply(seen("a", "15"))), ["changed a"]);
     }
 
     #[test]

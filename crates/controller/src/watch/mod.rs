@@ -5,6 +5,8 @@
 //! when a server closes every watch at once (there is none), and a store in a fixed order.
 
 mod cache;
+mod events;
+mod guard;
 
 pub use cache::{Cache, Change};
 
@@ -12,19 +14,20 @@ use crate::{
     Key, Queue,
     metrics::{Metrics, Reflected},
 };
-use cache::Seen;
-use futures::StreamExt;
+use cache::{Seen, Told};
+use events::Event;
+use futures::{StreamExt, stream::BoxStream};
+use guard::Guarded;
 use hostler_base::{Backoff, Chance, Clock};
 use kube::{
-    Api, Client, Resource,
-    api::{ListParams, WatchEvent, WatchParams},
-    core::{DeserializeGuard, NamespaceResourceScope},
+    Client, Resource,
+    api::{ListParams, ObjectList, WatchParams},
+    core::{NamespaceResourceScope, Request},
 };
 use serde::de::DeserializeOwned;
 use std::{
     borrow::Cow,
     fmt::Debug,
-    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -63,10 +66,14 @@ impl Default for WatchOptions {
 
 /// The objects of a kind, followed as they change.
 pub struct Watch<K> {
-    api: Api<DeserializeGuard<K>>,
+    client: Client,
+    /// Where the objects are.
+    path: String,
     options: WatchOptions,
     cache: Cache<K>,
     handlers: Vec<Handler<K>>,
+    /// Whose changed objects are woken.
+    woken: Vec<Queue>,
     vitals: Vitals,
     clock: Clock,
     chance: Chance,
@@ -74,6 +81,7 @@ pub struct Watch<K> {
     reflected: Option<Reflected>,
 }
 
+type Events<K> = BoxStream<'static, Result<Event<K>, kube::Error>>;
 type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
 
 /// Whether a watch is alive, for [`crate::Health`].
@@ -136,7 +144,7 @@ where
         chance: &Chance,
         metrics: Metrics,
     ) -> Self {
-        Self::new(Api::all(client), options, clock, chance, metrics)
+        Self::new(client, None, options, clock, chance, metrics)
     }
 
     /// Watches objects in one namespace.
@@ -151,22 +159,42 @@ where
     where
         K: Resource<Scope = NamespaceResourceScope>,
     {
-        Self::new(Api::namespaced(client, namespace), options, clock, chance, metrics)
+        Self::new(client, Some(namespace), options, clock, chance, metrics)
     }
 
     fn new(
-        api: Api<DeserializeGuard<K>>,
+        client: Client,
+        namespace: Option<&str>,
         options: WatchOptions,
         clock: Clock,
         chance: &Chance,
         metrics: Metrics,
     ) -> Self {
+        let path = K::url_path(&(), namespace);
         let kind = K::kind(&()).into_owned();
         let chance = chance.split(&kind);
         let reflected = metrics.reflected(&kind);
         let vitals = Vitals::new(Cow::Owned(kind), options.timeout, clock.clone());
         let cache = Cache::default();
-        Self { api, options, cache, handlers: Vec::new(), vitals, clock, chance, metrics, reflected }
+        Self {
+            client,
+            path,
+            options,
+            cache,
+            handlers: Vec::new(),
+            woken: Vec::new(),
+            vitals,
+            clock,
+            chance,
+            metrics,
+            reflected,
+        }
+    }
+
+    /// Lets objects be found by a word of theirs, with [`Cache::with_word`]. To be said before anybody has the cache.
+    pub fn indexed(mut self, word: fn(&K) -> String) -> Self {
+        self.cache = Cache::indexed(word);
+        self
     }
 
     pub fn cache(&self) -> Cache<K> {
@@ -183,10 +211,10 @@ where
         self
     }
 
-    /// Wakes the changed objects themselves.
-    pub fn wakes(self, queue: &Queue) -> Self {
-        let queue = queue.clone();
-        self.on_change(move |change| queue.wake(change.key()))
+    /// Wakes the changed objects themselves, but for changes that came in by [`Cache::learn_own`].
+    pub fn wakes(mut self, queue: &Queue) -> Self {
+        self.woken.push(queue.clone());
+        self
     }
 
     /// Wakes other keys that a change concerns.
@@ -256,7 +284,7 @@ where
         let mut all = Vec::new();
         let start = self.clock.instant();
         loop {
-            let page = match self.api.list(&params).await {
+            let page = match self.page(&params).await {
                 Ok(page) => page,
                 Err(kube::Error::Api(status)) if status.code == 410 => return End::Gone,
                 Err(error) => return End::Failed(error),
@@ -279,6 +307,16 @@ where
         let changes = self.cache.replace(all, version.as_deref());
         self.tell(changes);
         if version.is_some() { End::Listed } else { End::Over { progress: false } }
+    }
+
+    async fn page(&self, params: &ListParams) -> Result<ObjectList<Guarded<K>>, kube::Error> {
+        let request = Request::new(&self.path).list(params).map_err(kube::Error::BuildRequest)?;
+        self.client.request(request).await
+    }
+
+    async fn events(&self, params: &WatchParams, from: &str) -> Result<Events<K>, kube::Error> {
+        let request = Request::new(&self.path).watch(params, from).map_err(kube::Error::BuildRequest)?;
+        Ok(events::events(&self.client, request).await?.boxed())
     }
 
     async fn watch(&self, from: String, version: &mut Option<String>) -> End {
@@ -310,8 +348,8 @@ where
             send_initial_events: false,
         };
         let start = self.clock.instant();
-        let mut stream = match self.api.watch(&params, &from).await {
-            Ok(stream) => pin!(stream),
+        let mut stream = match self.events(&params, &from).await {
+            Ok(stream) => stream,
             Err(kube::Error::Api(status)) if status.code == 410 => return End::Gone,
             Err(error) => return End::Failed(error),
         };
@@ -321,20 +359,20 @@ where
                 Err(_) => return End::Over { progress: true },
                 Ok(None) => break,
                 Ok(Some(Err(error))) => return End::Failed(error),
-                Ok(Some(Ok(WatchEvent::Error(status)))) if status.code == 410 => return End::Gone,
-                Ok(Some(Ok(WatchEvent::Error(status)))) => return End::Failed(kube::Error::Api(status)),
-                Ok(Some(Ok(WatchEvent::Bookmark(mark)))) => {
-                    self.cache.told_up_to(&mark.metadata.resource_version);
-                    (None, Some(mark.metadata.resource_version))
+                Ok(Some(Ok(Event::Refused(status)))) if status.code == 410 => return End::Gone,
+                Ok(Some(Ok(Event::Refused(status)))) => return End::Failed(kube::Error::Api(status)),
+                Ok(Some(Ok(Event::Bookmark(version)))) => {
+                    self.cache.told_up_to(&version);
+                    (None, Some(version))
                 }
-                Ok(Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)))) => {
+                Ok(Some(Ok(Event::Applied(object)))) => {
                     *told += 1;
-                    let seen_version = object.meta().resource_version.clone();
+                    let seen_version = version_of(&object);
                     (self.cache.apply(seen(object)), seen_version)
                 }
-                Ok(Some(Ok(WatchEvent::Deleted(object)))) => {
+                Ok(Some(Ok(Event::Deleted(object)))) => {
                     *told += 1;
-                    let seen_version = object.meta().resource_version.clone();
+                    let seen_version = version_of(&object);
                     (Some(self.cache.delete(seen(object))), seen_version)
                 }
             };
@@ -350,13 +388,16 @@ where
         End::Over { progress: self.since(start) >= SHORT_LIFE || version.as_ref() != Some(&from) }
     }
 
-    fn tell(&self, changes: impl IntoIterator<Item = Change<K>>) {
-        for change in changes {
+    fn tell(&self, changes: impl IntoIterator<Item = Told<K>>) {
+        for Told { change, known } in changes {
             if let Change::Malformed { key } = &change {
                 tracing::error!(%key, "a change of an object cannot be understood");
             }
             for handler in &self.handlers {
                 handler(&change);
+            }
+            if !known {
+                self.woken.iter().for_each(|queue| queue.wake(change.key()));
             }
         }
         self.metrics.malformed(self.kind(), self.cache.malformed().len());
@@ -368,20 +409,22 @@ fn number(count: usize) -> f64 {
     u32::try_from(count).map_or(f64::MAX, f64::from)
 }
 
-/// Takes the object out of its guard, without the field ownership nobody here reads.
-fn seen<K: Resource<DynamicType = ()>>(guarded: DeserializeGuard<K>) -> Seen<K> {
-    match guarded.0 {
-        Ok(mut object) => {
-            object.meta_mut().managed_fields = None;
-            (Key::of(&object), Ok(Arc::new(object)))
-        }
-        Err(invalid) => {
+fn version_of<K: Resource>(Guarded(object): &Guarded<K>) -> Option<String> {
+    let metadata = object.as_ref().map_or_else(|other| &other.metadata, K::meta);
+    metadata.resource_version.clone()
+}
+
+/// Takes the object out of its guard.
+fn seen<K: Resource<DynamicType = ()>>(Guarded(object): Guarded<K>) -> Seen<K> {
+    match object {
+        Ok(object) => (Key::of(&object), Ok(Arc::new(object))),
+        Err(other) => {
             let key = Key {
                 kind: Cow::Owned(K::kind(&()).into_owned()),
-                namespace: invalid.metadata.namespace.unwrap_or_default(),
-                name: invalid.metadata.name.unwrap_or_default(),
+                namespace: other.metadata.namespace.unwrap_or_default(),
+                name: other.metadata.name.unwrap_or_default(),
             };
-            (key, Err(invalid.error))
+            (key, Err(other.why))
         }
     }
 }
