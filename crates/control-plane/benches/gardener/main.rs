@@ -22,6 +22,9 @@ struct Options {
     /// How many drain slowly while as many are made.
     #[arg(long, default_value_t = 100, value_name = "NUMBER")]
     drains: usize,
+    /// Let the class ask for allowed addresses, as Gardener's extension does: one more call per machine for both.
+    #[arg(long)]
+    allowed_addresses: bool,
     /// Only this one, without a comparison.
     #[arg(long, value_enum)]
     only: Option<Contender>,
@@ -84,7 +87,7 @@ async fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 async fn measure(contender: Contender, options: &Options) -> anyhow::Result<Figures> {
-    let mut stage = Stage::start(contender, &options.hostler).await?;
+    let mut stage = Stage::start(contender, &options.hostler, options.allowed_addresses).await?;
     let names: Vec<String> = (0..options.machines).map(|number| format!("machine-{number}")).collect();
     let up = stage.make(&names).await?.whole;
     let down = stage.delete(&names).await?;

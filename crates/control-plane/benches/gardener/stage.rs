@@ -77,7 +77,11 @@ pub struct Stage {
 }
 
 impl Stage {
-    pub async fn start(contender: Contender, hostler: &Path) -> anyhow::Result<Self> {
+    pub async fn start(
+        contender: Contender,
+        hostler: &Path,
+        allowed_addresses: bool,
+    ) -> anyhow::Result<Self> {
         let store = Store::of_user()?;
         let directory = temporary_directory()?;
         let mut options = Options::new(store.clone(), directory.clone());
@@ -92,7 +96,7 @@ impl Stage {
         let admin = plane.client().await?;
         gardener::install(&store, &admin).await?;
         count_calls(&plane, &admin).await?;
-        furnish(&admin).await?;
+        furnish(&admin, allowed_addresses).await?;
 
         let mut tasks = JoinSet::new();
         let settings = Settings {
@@ -239,16 +243,17 @@ where
 }
 
 /// The namespace, the Secret and the class.
-async fn furnish(admin: &Client) -> anyhow::Result<()> {
+async fn furnish(admin: &Client, allowed_addresses: bool) -> anyhow::Result<()> {
     create(&Api::<Namespace>::all(admin.clone()), json!({"metadata": {"name": NAMESPACE}})).await?;
     let secret = json!({"metadata": {"name": "small"}, "stringData": {
         "project-id": PROJECT, "serviceaccount.json": "{}",
         "userData": "#cloud-config\nruncmd:\n- join --token <<BOOTSTRAP_TOKEN>>\n"}});
     create(&Api::<Secret>::namespaced(admin.clone(), NAMESPACE), secret).await?;
+    let addresses: &[&str] = if allowed_addresses { &["100.64.0.0/13"] } else { &[] };
     let class = json!({"metadata": {"name": "small"}, "provider": "stackit",
         "secretRef": {"name": "small", "namespace": NAMESPACE},
         "providerSpec": {"region": REGION, "machineType": "c2i.2",
-            "networking": {"networkId": PROJECT}, "allowedAddresses": ["100.64.0.0/13"],
+            "networking": {"networkId": PROJECT}, "allowedAddresses": addresses,
             "bootVolume": {"size": 50, "performanceClass": "storage_premium_perf1",
                 "source": {"type": "image", "id": PROJECT}},
             "labels": {"kubernetes.io/cluster": NAMESPACE}}});
@@ -325,7 +330,12 @@ async fn join(cloud: Stackit, admin: Client) -> anyhow::Result<()> {
 
 async fn look(machines: Api<Machine>, seen: watch::Sender<Seen>) -> anyhow::Result<()> {
     let mut events = Box::pin(watcher::watcher(machines, watcher::Config::default()));
-    while let Some(event) = events.try_next().await? {
+    while let Some(event) = events.next().await {
+        let Ok(event) = event else {
+            // A definition that is new is not served at once; the watch begins again by itself.
+            sleep(LOOK).await;
+            continue;
+        };
         let now = Instant::now();
         seen.send_modify(|seen| match event {
             Event::Apply(machine) | Event::InitApply(machine) => {
