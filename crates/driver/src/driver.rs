@@ -129,8 +129,8 @@ pub struct Order {
     pub identity: Identity,
     /// Written down before the call, and marked on the machine.
     pub attempt: Attempt,
-    /// The provider-specific description from the class.
-    pub spec: Value,
+    /// The provider-specific description from the class, the same for all that are made from it.
+    pub spec: Arc<Value>,
     /// What the machine gets: whoever orders has looked into the description for it, and filled in what is
     /// filled in.
     pub user_data: Option<UserData>,
@@ -264,7 +264,7 @@ mod tests {
         let order = Order {
             identity: Identity { domain: "d".into(), machine: "m".into(), class: "c".into() },
             attempt: Attempt("a".into()),
-            spec: serde_json::json!({"userData": "hunter2"}),
+            spec: Arc::new(serde_json::json!({"userData": "hunter2"})),
             user_data: Some(UserData::new("hunter2")),
         };
         assert!(!format!("{order:?} {order:#?}").contains("hunter2"));

@@ -1,14 +1,14 @@
 use crate::{Code, Failure};
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 /// What a machine is given to become a node. It holds a token, so nothing shows it.
 #[derive(Clone)]
-pub struct UserData(SecretString);
+pub struct UserData(Arc<SecretString>);
 
 impl UserData {
     pub fn new(text: impl Into<String>) -> Self {
-        Self(SecretString::from(text.into()))
+        Self(Arc::new(SecretString::from(text.into())))
     }
 
     /// The text itself, for the request to the cloud and nothing else.

@@ -4,14 +4,23 @@ use crate::{
     api::MachineClass,
     metrics::{DriverCalls, Method},
 };
+use hostler_base::Clock;
 use hostler_controller::{Cache, Key};
 use hostler_driver::{
-    Code, Credentials, Driver, DriverFactory, Failure, Identity, Order, Scope, Snapshot, Written,
+    Code, Credentials, Described, Driver, DriverFactory, Failure, Identity, Order, ProviderId, Scope,
+    Snapshot, UserData, Written,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Secret, SecretReference};
 use kube::ResourceExt;
-use std::sync::Arc;
+use secrecy::ExposeSecret;
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::time::Instant;
 
 /// All clouds, by the classes and Secrets that lead to them.
 #[derive(Clone)]
@@ -20,6 +29,30 @@ pub(crate) struct Clouds {
     pub(crate) secrets: Cache<Secret>,
     /// Whatever a driver is asked for goes through here.
     pub(crate) calls: DriverCalls,
+    clock: Clock,
+    ways: Arc<Mutex<BTreeMap<WayMark, Way>>>,
+}
+
+/// Where a class leads to: everything that its machines have in common.
+#[derive(Clone)]
+pub(crate) struct Lead {
+    pub(crate) driver: Arc<dyn Driver>,
+    pub(crate) described: Result<Described, Failure>,
+    /// What the Secret holds for machines whose description holds none.
+    pub(crate) user_data: Result<Option<UserData>, Failure>,
+    pub(crate) spec: Arc<Value>,
+}
+
+/// A class's namespace and name, and what is written about where its machine is: place and project.
+type WayMark = (String, String, Option<String>, Option<String>);
+
+/// A lead, and what it was read from. It is good as long as these are the objects that are known, and for a while: who
+/// makes drivers gives up those that nobody asks for.
+struct Way {
+    class: Arc<MachineClass>,
+    secrets: Vec<Arc<Secret>>,
+    lead: Lead,
+    read_at: Instant,
 }
 
 /// A class's servers as its cloud knows them.
@@ -29,22 +62,77 @@ pub(crate) struct Servers {
     pub(crate) class: String,
 }
 
+/// For how long a class and its Secrets are not read again while they stay the same.
+const READ_AGAIN: Duration = Duration::from_mins(1);
+
 impl Clouds {
-    /// The data of both Secrets; the second one's keys win.
-    pub(crate) fn credentials(&self, class: &MachineClass) -> Result<Credentials, Failure> {
+    pub(crate) fn new(
+        drivers: Arc<dyn DriverFactory>,
+        secrets: Cache<Secret>,
+        calls: DriverCalls,
+        clock: Clock,
+    ) -> Self {
+        Self { drivers, secrets, calls, clock, ways: Arc::default() }
+    }
+
+    /// Both Secrets of a class.
+    fn secrets_of(&self, class: &MachineClass) -> Result<Vec<Arc<Secret>>, Failure> {
         let namespace = class.namespace().unwrap_or_default();
-        let mut data = Vec::new();
-        for reference in [&class.spec.secret_ref, &class.spec.credentials_secret_ref].into_iter().flatten() {
-            let SecretReference { name, namespace: own } = reference;
+        let references = [&class.spec.secret_ref, &class.spec.credentials_secret_ref].into_iter().flatten();
+        let secret = |SecretReference { name, namespace: own }: &SecretReference| {
             let name = name.clone().unwrap_or_default();
             let key = Key::new("Secret", own.clone().unwrap_or_else(|| namespace.clone()), name.clone());
-            let secret = self.secrets.get(&key).ok_or_else(|| {
+            self.secrets.get(&key).ok_or_else(|| {
                 let message = format!("there is no Secret {}/{name}: create it", key.namespace);
                 Failure::new(Code::FailedPrecondition, message)
-            })?;
-            data.extend(secret.data.iter().flatten().map(|(key, value)| (key.clone(), value.0.clone())));
+            })
+        };
+        references.map(secret).collect()
+    }
+
+    /// Where a class leads to for a machine about which this is written.
+    pub(crate) fn lead(&self, class: &Arc<MachineClass>, written: Written<'_>) -> Result<Lead, Failure> {
+        let secrets = self.secrets_of(class)?;
+        let project = written.id.and_then(ProviderId::project);
+        let mark = (
+            class.namespace().unwrap_or_default(),
+            class.name_any(),
+            written.place.map(str::to_owned),
+            project.map(str::to_owned),
+        );
+        let now = self.clock.instant();
+        let is_recent = |way: &Way| now.saturating_duration_since(way.read_at) < READ_AGAIN;
+        let is_same = |way: &&Way| {
+            Arc::ptr_eq(&way.class, class)
+                && way.secrets.len() == secrets.len()
+                && way.secrets.iter().zip(&secrets).all(|(one, other)| Arc::ptr_eq(one, other))
+        };
+        let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(way) = ways.get(&mark).filter(is_same).filter(|way| is_recent(way)) {
+            return Ok(way.lead.clone());
         }
-        Ok(Credentials::new(data))
+        let lead = self.read(class, &secrets, written)?;
+        ways.retain(|_, way| is_recent(way));
+        let (class, lead_out) = (Arc::clone(class), lead.clone());
+        ways.insert(mark, Way { class, secrets, lead, read_at: now });
+        Ok(lead_out)
+    }
+
+    fn read(
+        &self,
+        class: &MachineClass,
+        secrets: &[Arc<Secret>],
+        written: Written<'_>,
+    ) -> Result<Lead, Failure> {
+        let credentials = merged(secrets);
+        let driver = self.drivers.driver(&credentials, &class.spec.provider_spec, written)?;
+        let described = driver.describe(&class.spec.provider_spec);
+        let user_data = if credentials.has("userData") {
+            credentials.text("userData").map(|text| Some(UserData::new(text.expose_secret())))
+        } else {
+            Ok(credentials.contains("userData").then(|| UserData::new("")))
+        };
+        Ok(Lead { driver, described, user_data, spec: Arc::new(class.spec.provider_spec.clone()) })
     }
 
     /// Whether the class is for this cloud.
@@ -55,7 +143,7 @@ impl Clouds {
 
     /// Where the class's servers are, as it says now.
     pub(crate) fn servers_of(&self, class: &MachineClass) -> Result<Servers, Failure> {
-        let credentials = self.credentials(class)?;
+        let credentials = merged(&self.secrets_of(class)?);
         let driver = self.drivers.driver(&credentials, &class.spec.provider_spec, Written::default())?;
         let domain = driver.describe(&class.spec.provider_spec)?.domain;
         Ok(Servers { driver, domain, class: class.name_any() })
@@ -69,6 +157,12 @@ impl Clouds {
     ) -> Result<Snapshot, Failure> {
         self.calls.timed(Method::List, servers.driver.list(&servers.scope(), begun_after)).await
     }
+}
+
+/// The data of all Secrets; a later one's keys win.
+fn merged(secrets: &[Arc<Secret>]) -> Credentials {
+    let data = secrets.iter().flat_map(|secret| secret.data.iter().flatten());
+    Credentials::new(data.map(|(key, value)| (key.clone(), value.0.clone())))
 }
 
 impl Servers {
@@ -86,7 +180,7 @@ impl Servers {
         Order {
             identity: self.identity(machine),
             attempt: hostler_driver::Attempt(String::new()),
-            spec: class.spec.provider_spec.clone(),
+            spec: Arc::new(class.spec.provider_spec.clone()),
             user_data: None,
         }
     }

@@ -197,6 +197,7 @@ mod tests {
     use super::*;
     use hostler_driver::{Attempt, Identity, UserData};
     use serde_json::json;
+    use std::sync::Arc;
 
     const ID: &str = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed";
     const OTHER: &str = "2b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed";
@@ -205,7 +206,7 @@ mod tests {
         Order {
             identity: Identity { domain: "shoot".into(), machine: machine.into(), class: class.into() },
             attempt: Attempt("a1".into()),
-            spec: Value::Null,
+            spec: Arc::new(Value::Null),
             user_data: Some(UserData::new("#cloud-config")),
         }
     }

@@ -57,7 +57,7 @@ impl Reconciler for Keeper {
         let key = &run.key;
         if key.kind == CLASS {
             let Some(class) = self.classes.get(key) else { return Ok(Outcome::Done) };
-            let used = !self.machines.filter(|machine| uses_class(machine, key)).is_empty();
+            let used = self.machines.any(|machine| uses_class(machine, key));
             let unused_for_sure = async || {
                 let machines = self.fresh::<Machine>(&key.namespace).await?;
                 if machines.iter().any(|machine| uses_class(machine, key)) {
@@ -69,7 +69,7 @@ impl Reconciler for Keeper {
             self.keep(&*class, names::FINALIZER, used, unused_for_sure).await
         } else {
             let Some(secret) = self.secrets.get(key) else { return Ok(Outcome::Done) };
-            let used = !self.classes.filter(|class| uses_secret(class, key)).is_empty();
+            let used = self.classes.any(|class| uses_secret(class, key));
             let unused_for_sure = async || {
                 let classes = self.fresh::<MachineClass>(&key.namespace).await?;
                 Ok(if classes.iter().any(|class| uses_secret(class, key)) {
@@ -191,7 +191,7 @@ impl Keeper {
         Ok(api.list(&ListParams::default()).await?.items)
     }
 
-    /// Wakes the class of a Machine that changed.
+    /// Wakes the class of a Machine that came, went or moved.
     pub(crate) fn of_machine(&self) -> impl Fn(&Change<Machine>) -> Vec<Key> + Send + Sync + use<> {
         let classes = self.classes.clone();
         move |change| {
@@ -199,6 +199,7 @@ impl Keeper {
                 Key::new(CLASS, machine.namespace().unwrap_or_default(), machine.spec.class.name.clone())
             };
             match change {
+                Change::Applied { old: Some(old), new } if old.spec.class == new.spec.class => Vec::new(),
                 Change::Applied { old, new } => {
                     old.iter().chain([new]).map(|machine| class(machine)).collect()
                 }

@@ -277,22 +277,23 @@ pub(super) fn deleting_with(description: String, state: OperationState) -> Statu
     }
 }
 
-/// The first step of a deletion, from which all others follow.
-fn begin() -> Step {
+/// The first step of a deletion, from which all others follow. Who knows the node's name has nothing to ask for
+/// before the drain.
+fn begin(seen: &Observed) -> Step {
+    let known = seen.has_target && seen.has_node_label;
+    let description = if known { text::DRAIN } else { text::GET_VM_STATUS };
     Step::WriteStatus(StatusChange {
         phase: Some(Phase::Terminating),
-        ..deleting_with(text::GET_VM_STATUS.to_owned(), OperationState::Processing)
+        ..deleting_with(description.to_owned(), OperationState::Processing)
     })
 }
 
 fn deletion(seen: &Observed) -> Step {
-    let next =
-        |description: String| Step::WriteStatus(deleting_with(description, OperationState::Processing));
     if seen.phase != Phase::Terminating {
-        return begin();
+        return begin(seen);
     }
     match Cursor::read(&seen.description) {
-        Cursor::Start => begin(),
+        Cursor::Start => begin(seen),
         Cursor::GetVmStatus => name_node(seen),
         Cursor::Drain => drain::drain(seen),
         Cursor::DeleteAttachments => drain::detach(seen),
@@ -300,19 +301,16 @@ fn deletion(seen: &Observed) -> Step {
         Cursor::DeleteNode => match &seen.node {
             Some(node) if node.held => Step::ReleaseNode,
             Some(_) => Step::DeleteNode,
-            None if !seen.has_node_label => next(format!(
-                "Label \"node\" not present on machine {:?}, continuing deletion flow. {}",
-                seen.name,
-                text::REMOVE_FINALIZER
-            )),
-            None => next(format!(
-                "No node object found for {:?}, continuing deletion flow. {}",
-                seen.name,
-                text::REMOVE_FINALIZER
-            )),
+            // Nothing is asked for between this and the end, so nobody could go on from a word about it.
+            None => farewell(seen),
         },
-        Cursor::RemoveFinalizer => token::no_more(seen).unwrap_or(Step::RemoveFinalizer),
+        Cursor::RemoveFinalizer => farewell(seen),
     }
+}
+
+/// Server and node are gone.
+fn farewell(seen: &Observed) -> Step {
+    token::no_more(seen).unwrap_or(Step::RemoveFinalizer)
 }
 
 /// Whether there is no server and cannot be one, without asking any cloud: nothing that is written tells of an
@@ -416,7 +414,7 @@ fn delete_servers(seen: &Observed) -> Step {
     let Some(listed) = &seen.sightings.listed else { return Step::List };
     if !is_named(seen) && replace::preferred(seen, listed).is_some() {
         // It came late, of a call that had no clear outcome, and may have a node with pods on it by now.
-        return begin();
+        return begin(seen);
     }
     if let Some(step) = listed.found.machines().iter().find_map(|server| remove(seen, server)) {
         return step;

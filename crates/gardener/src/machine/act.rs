@@ -19,7 +19,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::{
-    Api, ResourceExt,
+    Api, Resource, ResourceExt,
     api::{DeleteParams, PostParams},
 };
 use std::{sync::Arc, time::Duration};
@@ -39,8 +39,14 @@ impl MachineController {
     ) -> Result<Next, Trouble> {
         match step {
             Step::AddFinalizer => {
+                let untouched = machine.spec.provider_id.is_empty()
+                    && !machine.annotations().contains_key(names::ATTEMPT_ANNOTATION);
                 let add = |machine: &mut Machine| machine.finalizers_mut().push(names::FINALIZER.to_owned());
-                self.write(machine, memory, add).await
+                let written = self.write(machine, memory, add).await;
+                if let (Ok(Next::Again(machine)), true) = (&written, untouched) {
+                    self.tokens_made.open(machine);
+                }
+                written
             }
             Step::MarkAttempt => {
                 let mark = AttemptMark {
@@ -187,14 +193,19 @@ impl MachineController {
         change(&mut machine);
         let api = self.machines(&machine);
         match api.replace(&machine.name_any(), &PostParams::default(), &machine).await {
-            Ok(written) => {
-                memory.fresh = true;
-                Ok(Next::Again(Box::new(written)))
-            }
+            Ok(written) => Ok(self.written(written, memory)),
             // Gone, and the cache does not know it yet.
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::End(Outcome::Done)),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Goes on with what the API server answered. Whoever looks next sees it too, although no watch has told of it.
+    fn written(&self, mut machine: Machine, memory: &mut Memory) -> Next {
+        machine.meta_mut().managed_fields = None;
+        memory.fresh = true;
+        self.caches.machines.learn_own(Arc::new(machine.clone()));
+        Next::Again(Box::new(machine))
     }
 
     /// What this run has seen of a server that is the machine's from now on, so that it is not asked for again.
@@ -250,8 +261,7 @@ impl MachineController {
     ) -> Result<Next, Trouble> {
         let api = self.machines(&machine);
         let written = api.replace_status(&machine.name_any(), &PostParams::default(), &machine).await?;
-        memory.fresh = true;
-        Ok(Next::Again(Box::new(written)))
+        Ok(self.written(written, memory))
     }
 
     pub(super) async fn write_status(

@@ -28,11 +28,12 @@ use hostler_controller::{
 };
 use hostler_driver::{Address, Driver, Failure, Identity, Order};
 use hostler_node::Drainer;
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Secret};
 use kube::{Client, Resource, ResourceExt};
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
 use tokio::{sync::mpsc, time::Instant};
@@ -46,6 +47,9 @@ pub use setup::{Parts, Target, run};
 const STEPS_PER_RUN: usize = 24;
 /// The lane of machines that come or stay.
 const COMING: &str = "create";
+/// What every machine waits for, and how long it usually takes at most: what is over sooner is not worth an event.
+const USUAL_WAITS: [&str; 3] = ["ServerStarting", "NodeNotReady", "ServerDeleting"];
+const USUALLY: SignedDuration = SignedDuration::from_secs(30);
 /// A thaw wakes everybody; this is for the case that nobody does.
 const FROZEN_AGAIN: Duration = Duration::from_mins(10);
 
@@ -75,6 +79,8 @@ struct MachineController {
     recorder: Recorder,
     /// Drivers whose changes nobody listens to yet.
     new_drivers: mpsc::UnboundedSender<Arc<dyn Driver>>,
+    /// Those that somebody listens to.
+    heard: Mutex<Vec<Weak<dyn Driver>>>,
     /// When each machine's server was last seen as it should be.
     kept_up: Mutex<BTreeMap<Key, Instant>>,
     refusals: patience::Refusals,
@@ -83,10 +89,11 @@ struct MachineController {
     replacing: tokio::sync::Mutex<()>,
     frozen: Frozen,
     lost_nodes: nodes::LostNodes,
+    tokens_made: token::Ledger,
     /// What people were told about wishes that cannot be understood.
     nonsense: Mutex<BTreeMap<Key, String>>,
-    /// What each machine waits for, so that it is told once.
-    waits: Mutex<BTreeMap<Key, Wait>>,
+    /// What each machine waits for, and whether that was told, so that it is told once.
+    waits: Mutex<BTreeMap<Key, (Wait, bool)>>,
 }
 
 /// What one run knows besides what is written down.
@@ -157,6 +164,7 @@ impl Reconciler for MachineController {
             self.forget_drain(&run.key);
             self.lost_nodes.forget(&run.key);
             self.refusals.forget(&run.key);
+            self.tokens_made.close(&run.key);
             self.nonsense.lock().unwrap_or_else(PoisonError::into_inner).remove(&run.key);
             self.kept_up.lock().unwrap_or_else(PoisonError::into_inner).remove(&run.key);
             return Ok(Outcome::Done);
@@ -204,13 +212,16 @@ impl MachineController {
             }
             return;
         };
+        let now = self.clock.now();
         let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
         let previous = waits.get(key);
-        let wait = Wait::now(previous, *reason, message.clone(), self.clock.now());
-        if wait.differs(previous) {
+        let wait = Wait::now(previous.map(|(wait, _)| wait), *reason, message.clone(), now);
+        let is_told = previous.is_some_and(|(before, told)| *told && !wait.differs(Some(before)));
+        let worth_telling = !USUAL_WAITS.contains(reason) || now.duration_since(wait.since) >= USUALLY;
+        if worth_telling && !is_told {
             self.event(machine, EventKind::Normal, reason, message);
-            waits.insert(key.clone(), wait);
         }
+        waits.insert(key.clone(), (wait, is_told || worth_telling));
     }
 
     /// How long until the machine's server is to be looked at.

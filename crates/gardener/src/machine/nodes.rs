@@ -71,8 +71,15 @@ pub(crate) fn released(node: &Node) -> Value {
     json!({"metadata": {"uid": node.uid(), "$deleteFromPrimitiveList/finalizers": [names::NODE_FINALIZER]}})
 }
 
+/// The name of a machine's node, or the one that it will have: what machines are found by.
+pub(super) fn node_or_own_name(machine: &Machine) -> String {
+    machine.labels().get(names::NODE_LABEL).cloned().unwrap_or_else(|| machine.name_any())
+}
+
 fn owners(machines: &Cache<Machine>, node: &str) -> Vec<Arc<Machine>> {
-    machines.filter(|machine| machine.labels().get(names::NODE_LABEL).is_some_and(|name| name == node))
+    let mut owners = machines.with_word(node);
+    owners.retain(|machine| machine.labels().contains_key(names::NODE_LABEL));
+    owners
 }
 
 impl MachineController {

@@ -6,16 +6,20 @@ use super::{
 };
 use crate::{
     api::{Phase, names},
+    clouds::Lead,
     keep::Keeper,
     life::NodeView,
 };
 use hostler_base::{GoDuration, stable_hash};
 use hostler_controller::Key;
-use hostler_driver::{Attempt, Code, Described, Failure, Periods, ProviderId, UserData, Written};
+use hostler_driver::{Attempt, Code, Described, Driver, Failure, Periods, ProviderId, Written};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Resource, ResourceExt};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 /// Without a driver nothing is created, so any lag will do.
 const NO_LAG: Duration = Duration::ZERO;
@@ -47,23 +51,17 @@ impl MachineController {
             .classes
             .get(&Key::new("MachineClass", namespace.clone(), class_name.clone()))
             .ok_or_else(|| missing(format!("there is no MachineClass {class_name:?}: create it")))?;
-        let credentials = self.clouds.credentials(&class)?;
         let whereabouts = Whereabouts::of(machine, to)?;
         let written = Written { place: whereabouts.place.as_deref(), id: whereabouts.id.as_ref() };
-        let driver = self.clouds.drivers.driver(&credentials, &class.spec.provider_spec, written)?;
-        // Nobody minds if the listener has ended with the process.
-        let _ = self.new_drivers.send(Arc::clone(&driver));
-        let described = match driver.describe(&class.spec.provider_spec) {
+        let Lead { driver, described, user_data, spec } = self.clouds.lead(&class, written)?;
+        self.listen_to(&driver);
+        let described = match described {
             Err(_) if whereabouts.domain.is_some() => Described::default(),
             described => described?,
         };
         let user_data = match described.user_data {
             Some(own) => Some(own),
-            None if credentials.has("userData") => {
-                let text = credentials.text("userData")?;
-                Some(UserData::new(secrecy::ExposeSecret::expose_secret(&text)))
-            }
-            None => credentials.contains("userData").then(|| UserData::new("")),
+            None => user_data?,
         };
         let identity = Identity {
             domain: whereabouts.domain.unwrap_or(described.domain),
@@ -74,11 +72,23 @@ impl MachineController {
         let order = Order {
             identity,
             attempt: attempt_of(machine).map_or_else(|| Attempt(String::new()), |mark| mark.attempt),
-            spec: class.spec.provider_spec.clone(),
+            spec,
             user_data,
         };
         let provider = class.spec.provider.clone();
         Ok(Means { driver, order, place, provider, upkeep: described.upkeep })
+    }
+
+    /// Lets the driver's news wake machines.
+    fn listen_to(&self, driver: &Arc<dyn Driver>) {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        if heard.iter().any(|other| other.ptr_eq(&Arc::downgrade(driver))) {
+            return;
+        }
+        heard.retain(|other| other.strong_count() > 0);
+        heard.push(Arc::downgrade(driver));
+        // Nobody minds if the listener has ended with the process.
+        let _ = self.new_drivers.send(Arc::clone(driver));
     }
 
     /// Why no server can be ordered, found without asking the cloud; else what looks wrong and is used.
@@ -94,7 +104,7 @@ impl MachineController {
             ));
         }
         let class = &means.order.identity.class;
-        let machines = self.caches.machines.filter(|machine| machine.spec.class.name == *class).len();
+        let machines = self.caches.machines.count(|machine| machine.spec.class.name == *class);
         means.driver.check(&means.order, machines)
     }
 
@@ -148,7 +158,8 @@ impl MachineController {
             refused: means
                 .as_ref()
                 .ok()
-                .filter(|_| provider_id.is_none())
+                // Before the cloud was looked at nobody is about to order anything.
+                .filter(|_| provider_id.is_none() && memory.sightings.listed.is_some())
                 .and_then(|means| self.check(means).err()),
             order_in: self.patience(machine),
             sightings: memory.sightings.clone(),

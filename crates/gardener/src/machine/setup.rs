@@ -1,6 +1,11 @@
 //! Puts the controller together: watches, queue, and the ears for the clouds' news.
 
-use super::{Caches, MachineController, nodes::LostNodes, patience::Refusals, queue};
+use super::{
+    Caches, MachineController,
+    nodes::{LostNodes, node_or_own_name},
+    patience::Refusals,
+    queue, token,
+};
 use crate::{
     api::{Machine, MachineClass},
     clouds::Clouds,
@@ -95,7 +100,8 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         clock.clone(),
         &chance,
         metrics.clone(),
-    );
+    )
+    .indexed(node_or_own_name);
     let classes = Watch::<MachineClass>::namespaced(
         control.clone(),
         &namespace,
@@ -177,7 +183,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         metrics.clone(),
     );
     let calls = DriverCalls::new(&metrics, drivers.provider(), clock.clone());
-    let clouds = Clouds { drivers, secrets: caches.secrets.clone(), calls };
+    let clouds = Clouds::new(drivers, caches.secrets.clone(), calls, clock.clone());
     let keeper = Arc::new(Keeper {
         client: control.clone(),
         clouds: clouds.clone(),
@@ -251,6 +257,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         chance: chance.split("machine-controller"),
         recorder,
         new_drivers,
+        heard: Mutex::default(),
         drainer,
         options,
         metrics: crate::metrics::Metrics::new(&metrics, caches.machines.clone()),
@@ -261,6 +268,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         replacing: tokio::sync::Mutex::default(),
         frozen,
         lost_nodes,
+        tokens_made: token::Ledger::default(),
         nonsense: Mutex::new(BTreeMap::new()),
         caches,
     });
@@ -333,12 +341,7 @@ fn keys(machines: &Cache<Machine>, wanted: impl Fn(&Machine) -> bool) -> Vec<Key
 }
 
 fn of_node_named(machines: &Cache<Machine>, node: &str) -> Vec<Key> {
-    keys(machines, |machine| {
-        machine
-            .labels()
-            .get(crate::api::names::NODE_LABEL)
-            .map_or_else(|| machine.name_any() == node, |label| label == node)
-    })
+    machines.with_word(node).iter().map(|machine| Key::of(&**machine)).collect()
 }
 
 fn refers_to(class: &MachineClass, secret: &str) -> bool {

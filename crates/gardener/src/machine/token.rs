@@ -8,7 +8,7 @@
 use super::{Machine, MachineController, Memory, Next, Tried, creation_timeout};
 use crate::life::{OwnToken, TokenSeen};
 use hostler_base::stable_hash;
-use hostler_controller::Trouble;
+use hostler_controller::{Key, Trouble};
 use hostler_driver::{Code, Failure, UserData};
 use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
@@ -17,7 +17,10 @@ use kube::{
     api::{DeleteParams, ObjectMeta, PostParams, Preconditions},
 };
 use secrecy::{ExposeSecret, SecretString};
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 const NAMESPACE: &str = "kube-system";
 const SECRET_TYPE: &str = "bootstrap.kubernetes.io/token";
@@ -45,6 +48,53 @@ impl Known {
                 uid: uid.clone(),
                 valid: token.is_some() && expires_at.is_none_or(|at| at > now),
             }),
+        }
+    }
+}
+
+/// The tokens of machines that this process has known from their first write on, so that nobody has to ask for
+/// them: what it did not make is not there. It is not written down; after a restart the target cluster is asked.
+#[derive(Default)]
+pub(super) struct Ledger(Mutex<BTreeMap<Key, Entry>>);
+
+struct Entry {
+    machine: Option<String>,
+    /// The id and uid of the one it has.
+    token: Option<(String, String)>,
+}
+
+impl Ledger {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Key, Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody can have made a token for a machine that nobody has touched.
+    pub(super) fn open(&self, machine: &Machine) {
+        self.all().insert(Key::of(machine), Entry { machine: machine.uid(), token: None });
+    }
+
+    pub(super) fn close(&self, machine: &Key) {
+        self.all().remove(machine);
+    }
+
+    fn note(&self, machine: &Machine, token: Option<(String, String)>) {
+        if let Some(entry) =
+            self.all().get_mut(&Key::of(machine)).filter(|entry| entry.machine == machine.uid())
+        {
+            entry.token = token;
+        }
+    }
+
+    /// What is known of the machine's token, if it is. A token that is not held here cannot be handed out.
+    fn known(&self, machine: &Machine) -> Option<Known> {
+        let all = self.all();
+        let entry = all.get(&Key::of(machine)).filter(|entry| entry.machine == machine.uid())?;
+        match &entry.token {
+            None => Some(Known::None { free: ids(&machine.name_any()).next().unwrap_or_default() }),
+            Some(_) if is_ordering(machine) => None,
+            Some((id, uid)) => {
+                Some(Known::Own { id: id.clone(), uid: uid.clone(), token: None, expires_at: None })
+            }
         }
     }
 }
@@ -165,6 +215,10 @@ impl MachineController {
         machine: Box<Machine>,
         memory: &mut Memory,
     ) -> Result<Next, Trouble> {
+        if let Some(known) = self.tokens_made.known(&machine) {
+            memory.token = Some(known);
+            return Ok(Next::Again(machine));
+        }
         let ordering = is_ordering(&machine);
         let nothing = || Known::None { free: String::new() };
         match self.look_for_token(&machine, ordering).await {
@@ -224,7 +278,15 @@ impl MachineController {
             self.clock.now().saturating_add(creation_timeout(&machine, self.options.creation_timeout))?;
         let secret = manifest(id, &token, &name, expires_at, &self.token_groups);
         memory.token = None;
-        match tokens.create(&PostParams::default(), &secret).await {
+        let made = tokens.create(&PostParams::default(), &secret).await;
+        match &made {
+            Ok(made) => {
+                self.tokens_made.note(&machine, Some((id.to_owned(), made.uid().unwrap_or_default())));
+            }
+            // It may be there, or another one with its id is: only a look tells.
+            Err(_) => self.tokens_made.close(&Key::of(&*machine)),
+        }
+        match made {
             Ok(made) => memory.token = read(&made, id, &name),
             // Somebody was faster; a new look tells whose it is.
             Err(kube::Error::Api(status)) if status.is_already_exists() => {}
@@ -256,6 +318,7 @@ impl MachineController {
             }
             Err(error) => return Err(error.into()),
         }
+        self.tokens_made.note(&machine, None);
         // Only who leaves for good looks whether there is another one.
         let joined = machine.meta().deletion_timestamp.is_none() && !machine.spec.provider_id.is_empty();
         memory.token = joined.then(|| Known::None { free: String::new() });

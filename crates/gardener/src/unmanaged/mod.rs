@@ -46,7 +46,10 @@ impl Unmanaged {
         let named = node.labels().get(names::MACHINE_NAME_LABEL);
         let named = named
             .and_then(|name| self.machines.get(&Key::new("Machine", self.namespace.clone(), name.clone())));
-        if named.is_some_and(|machine| owns(&machine)) { 1 } else { self.machines.filter(owns).len() }
+        if named.is_some_and(|machine| owns(&machine)) {
+            return 1;
+        }
+        self.machines.with_word(&name).iter().filter(|machine| owns(machine)).count()
     }
 
     /// Wakes the node of a machine that has gone.

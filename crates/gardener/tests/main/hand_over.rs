@@ -230,7 +230,9 @@ async fn whatever_is_written_leads_the_other_controller_to_the_same_step() {
         }
     }
     let steps: BTreeSet<Cursor> = all.iter().map(|text| Cursor::read(text)).collect();
-    assert_eq!(steps.len(), 6, "not all steps were seen: {all:?}");
+    // What nobody asks anything for in between is not written: the look for a name that is known, and the end.
+    let expected = [Cursor::Drain, Cursor::DeleteAttachments, Cursor::DeleteVm, Cursor::DeleteNode];
+    assert_eq!(steps, BTreeSet::from(expected), "{all:?}");
     for text in &all {
         let (own, gardeners) = (Cursor::read(text), gardeners_step(text));
         // Gardener's controller may be led back by the words of a cloud, never forward.

@@ -445,7 +445,7 @@ async fn a_key_is_replaced_in_the_middle_of_a_hundred_creates() {
         cloud.clock.sleep(Duration::from_millis(10) * number).await;
         let identity = Identity { domain: "d".into(), machine: format!("m-{number}"), class: "c".into() };
         let user_data = Some(UserData::new("x"));
-        let order = Order { identity, attempt: Attempt("a".into()), spec: spec.clone(), user_data };
+        let order = Order { identity, attempt: Attempt("a".into()), spec: spec.clone().into(), user_data };
         loop {
             let credentials = current.lock().unwrap().clone();
             match factory.driver(&credentials, &spec, Written::default()).unwrap().create(&order).await {

@@ -61,7 +61,7 @@ fn identity(machine: &str) -> Identity {
 
 fn order(machine: &str) -> Order {
     let user_data = Some(UserData::new("hunter2"));
-    Order { identity: identity(machine), attempt: Attempt("a1".into()), spec: spec(), user_data }
+    Order { identity: identity(machine), attempt: Attempt("a1".into()), spec: Arc::new(spec()), user_data }
 }
 
 #[tokio::test(start_paused = true)]

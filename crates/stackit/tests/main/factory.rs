@@ -165,7 +165,12 @@ async fn what_the_environment_says_reaches_the_calls() {
     assert_eq!(driver.place(), format!("project {PROJECT} region eu01"));
     stage.will([Answer::Json(201, json!({"id": "s", "name": "m", "status": "CREATING"}))]);
     let identity = Identity { domain: "d".into(), machine: "m".into(), class: "c".into() };
-    let order = Order { identity, attempt: Attempt("a".into()), spec, user_data: Some(UserData::new("x")) };
+    let order = Order {
+        identity,
+        attempt: Attempt("a".into()),
+        spec: spec.into(),
+        user_data: Some(UserData::new("x")),
+    };
     driver.create(&order).await.unwrap();
     let seen = stage.take();
     assert_eq!(seen[0].line(), format!("POST http://mock.example:8080/v1/projects/{PROJECT}/servers"));
@@ -184,7 +189,7 @@ async fn settling_answers_as_the_table_of_statuses_says() {
     let attempt = Attempt("a".into());
     let mut spec = spec();
     spec["bootVolume"] = json!({});
-    let order = Order { identity: identity.clone(), attempt, spec, user_data: None };
+    let order = Order { identity: identity.clone(), attempt, spec: spec.into(), user_data: None };
     let labels = json!({"kubernetes.io/machine": "m", "kubernetes.io/machineclass": "c"});
     let table = [
         ("ACTIVE", "done"),

@@ -105,7 +105,7 @@ pub fn order_of(machine: &str, more: &Value) -> Order {
     Order {
         identity: Identity { domain: "shoot".into(), machine: machine.into(), class: "c".into() },
         attempt: Attempt("a1".into()),
-        spec,
+        spec: Arc::new(spec),
         user_data: Some(UserData::new("#cloud-config")),
     }
 }
@@ -591,6 +591,6 @@ async fn a_server_is_looked_after_where_it_is_written_that_it_is() {
     let written = Written { place: Some(&place), id: Some(&machine.provider_id) };
     let driver = factory.driver(&elsewhere, &spec, written).unwrap();
     assert_eq!(driver.place(), place);
-    let order = Order { spec, ..order };
+    let order = Order { spec: Arc::new(spec), ..order };
     assert_eq!(driver.delete(&order, &machine.provider_id).await.unwrap(), Deletion::Ordered);
 }
