@@ -135,7 +135,7 @@ const SHOWN: &[(&str, &[&str])] = &[
         "the label selector is trusted",
         &[
             "what_is_not_marked_as_ours_is_no_orphan_whatever_the_cloud_lists",
-            "collection_survives_unknown_outcomes_with_lagging_lists_and_an_ignored_selector",
+            "collection_survives_unknown_outcomes_in_foul_weather",
         ],
     ),
     (
@@ -241,7 +241,7 @@ const SHOWN: &[(&str, &[&str])] = &[
         "no bootstrap token in the class's",
         &["the_class_may_ask_for_a_token_as_well_and_in_the_form_of_an_address"],
     ),
-    ("samples that cannot work", &["the_samples_live_roll_and_leave_nothing"]),
+    ("samples that cannot work", &["the_samples_live_are_scaled_and_rolled_and_leave_nothing"]),
     (
         "raw answers in the log",
         &["the_message_is_the_clouds_own_and_not_too_long", "nobody_is_shown_a_secret_in_a_whole_life"],
