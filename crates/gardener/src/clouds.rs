@@ -43,7 +43,8 @@ pub(crate) struct Lead {
     pub(crate) spec: Arc<Value>,
 }
 
-/// A class's namespace and name, and what is written about where its machine is: place and project.
+/// A class's namespace and name, and what is written about where its machine is: place and project. A driver may depend
+/// on no more of [`Written`] than these.
 type WayMark = (String, String, Option<String>, Option<String>);
 
 /// A lead, and what it was read from. It is good as long as these are the objects that are known, and for a while: who

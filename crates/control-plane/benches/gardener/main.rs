@@ -88,7 +88,7 @@ async fn run(options: &Options) -> anyhow::Result<()> {
 
 async fn measure(contender: Contender, options: &Options) -> anyhow::Result<Figures> {
     let mut stage = Stage::start(contender, &options.hostler, options.allowed_addresses).await?;
-    let names: Vec<String> = (0..options.machines).map(|number| format!("machine-{number}")).collect();
+    let names: Vec<String> = (0..options.machines).map(|number| stage::name("pool", number)).collect();
     let up = stage.make(&names).await?.whole;
     let down = stage.delete(&names).await?;
     stage.nothing_is_left().await?;

@@ -1,6 +1,6 @@
 //! Whether machines are made as fast while others drain slowly.
 
-use crate::stage::{Made, Stage, create};
+use crate::stage::{Made, Stage, create, name};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -39,8 +39,7 @@ impl fmt::Display for Waits {
 
 /// Makes so many Machines twice: alone, and while as many others wait for a pod that does not end.
 pub async fn measure(stage: &mut Stage, count: usize) -> anyhow::Result<Waits> {
-    let names =
-        |prefix: &str| -> Vec<String> { (0..count).map(|number| format!("{prefix}-{number}")).collect() };
+    let names = |prefix: &str| -> Vec<String> { (0..count).map(|number| name(prefix, number)).collect() };
     let (alone, slow, beside) = (names("alone"), names("slow"), names("beside"));
     let undisturbed = percentile(stage.make(&alone).await?);
     stage.delete(&alone).await?;

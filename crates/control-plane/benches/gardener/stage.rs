@@ -49,6 +49,8 @@ const REGION: &str = "eu01";
 const USER: &str = "controller";
 const AT_ONCE: usize = 16;
 const LOOK: Duration = Duration::from_millis(100);
+/// How long a new definition may take until it is served.
+const NEW: Duration = Duration::from_secs(20);
 /// How long anything may take before it counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(1_800);
 
@@ -229,6 +231,21 @@ impl Stage {
     }
 }
 
+/// A name as MachineSets give it: the ids of bootstrap tokens are made from its last characters, so that numbers in
+/// their place would be a trial that nobody has to stand.
+pub fn name(prefix: &str, number: usize) -> String {
+    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    const LENGTH: u32 = 5;
+    // Every number has letters of its own: the factor and the number of words have no divisor in common.
+    let mut rest = number.wrapping_mul(7_919_999).wrapping_add(1_234_567) % LETTERS.len().pow(LENGTH);
+    let letters = (0..LENGTH).map(|_| {
+        let letter = LETTERS[rest % LETTERS.len()];
+        rest /= LETTERS.len();
+        char::from(letter)
+    });
+    format!("{prefix}-{}", letters.collect::<String>())
+}
+
 fn machines(admin: &Client) -> Api<Machine> {
     Api::namespaced(admin.clone(), NAMESPACE)
 }
@@ -330,11 +347,16 @@ async fn join(cloud: Stackit, admin: Client) -> anyhow::Result<()> {
 
 async fn look(machines: Api<Machine>, seen: watch::Sender<Seen>) -> anyhow::Result<()> {
     let mut events = Box::pin(watcher::watcher(machines, watcher::Config::default()));
+    let start = Instant::now();
     while let Some(event) = events.next().await {
-        let Ok(event) = event else {
+        let event = match event {
+            Ok(event) => event,
             // A definition that is new is not served at once; the watch begins again by itself.
-            sleep(LOOK).await;
-            continue;
+            Err(_) if start.elapsed() < NEW => {
+                sleep(LOOK).await;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
         };
         let now = Instant::now();
         seen.send_modify(|seen| match event {

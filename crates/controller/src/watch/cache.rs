@@ -224,21 +224,23 @@ impl<K: Resource<DynamicType = ()>> Cache<K> {
     }
 
     /// Takes over a complete list as of a version. What is missing in it was deleted while nobody looked, unless it
-    /// was learnt of later than that.
+    /// was learnt of later than that. Where the versions themselves have gone back, as with a server that was set up
+    /// again from a backup, what was learnt is worth nothing.
     pub(super) fn replace(&self, all: Vec<Seen<K>>, as_of: Option<&str>) -> Vec<Told<K>> {
         let as_of = as_of.and_then(|version| version.parse().ok());
         let changes = self.write(|objects| {
             let mut before = objects.take();
             objects.malformed.clear();
+            let went_back = as_of < objects.told_up_to;
             objects.told_up_to = as_of;
             let mut changes = Vec::new();
             for (key, object) in all {
-                let old = before.remove(&key);
+                let old = before.remove(&key).filter(|entry| entry.is_told() || !went_back);
                 changes.extend(objects.put(key, object, old));
             }
             for (key, entry) in before {
                 let learnt_later = version(&*entry.known).is_some_and(|version| Some(version) > as_of);
-                if learnt_later && as_of.is_some() && !entry.is_told() {
+                if learnt_later && !went_back && as_of.is_some() && !entry.is_told() {
                     changes.extend(entry.told.map(|last| Change::Deleted { last }.into()));
                     objects.insert(key, Entry { known: entry.known, told: None, own: entry.own });
                 } else {
@@ -550,6 +552,20 @@ mod tests {
         assert_eq!(versions(&cache), ["a@8", "c@9"]);
         assert_eq!(told(cache.replace(vec![], Some("20"))), ["deleted a", "deleted c"]);
         assert!(cache.is_empty());
+    }
+
+    #[test]
+    fn a_list_of_a_server_whose_versions_went_back_is_all_there_is() {
+        let cache = Cache::default();
+        cache.replace(vec![seen("a", "90"), seen("b", "91"), seen("c", "92")], Some("95"));
+        for name in ["a", "b", "d"] {
+            cache.learn_own(seen(name, "101").1.unwrap());
+        }
+        let changes = cache.replace(vec![seen("a", "40"), seen("c", "41")], Some("50"));
+        assert_eq!(told(changes), ["new a", "changed c", "deleted b", "deleted d"]);
+        assert_eq!(versions(&cache), ["a@40", "c@41"]);
+        assert_eq!(told(cache.apply(seen("a", "60"))), ["changed a"]);
+        assert_eq!(versions(&cache), ["a@60", "c@41"]);
     }
 
     #[test]

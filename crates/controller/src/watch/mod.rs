@@ -22,7 +22,7 @@ use hostler_base::{Backoff, Chance, Clock};
 use kube::{
     Client, Resource,
     api::{ListParams, ObjectList, WatchParams},
-    core::{NamespaceResourceScope, Request},
+    core::{NamespaceResourceScope, Request, Status},
 };
 use serde::de::DeserializeOwned;
 use std::{
@@ -286,7 +286,7 @@ where
         loop {
             let page = match self.page(&params).await {
                 Ok(page) => page,
-                Err(kube::Error::Api(status)) if status.code == 410 => return End::Gone,
+                Err(kube::Error::Api(status)) if is_gone(&status) => return End::Gone,
                 Err(error) => return End::Failed(error),
             };
             all.extend(page.items.into_iter().map(seen));
@@ -350,7 +350,7 @@ where
         let start = self.clock.instant();
         let mut stream = match self.events(&params, &from).await {
             Ok(stream) => stream,
-            Err(kube::Error::Api(status)) if status.code == 410 => return End::Gone,
+            Err(kube::Error::Api(status)) if is_gone(&status) => return End::Gone,
             Err(error) => return End::Failed(error),
         };
         loop {
@@ -359,12 +359,9 @@ where
                 Err(_) => return End::Over { progress: true },
                 Ok(None) => break,
                 Ok(Some(Err(error))) => return End::Failed(error),
-                Ok(Some(Ok(Event::Refused(status)))) if status.code == 410 => return End::Gone,
+                Ok(Some(Ok(Event::Refused(status)))) if is_gone(&status) => return End::Gone,
                 Ok(Some(Ok(Event::Refused(status)))) => return End::Failed(kube::Error::Api(status)),
-                Ok(Some(Ok(Event::Bookmark(version)))) => {
-                    self.cache.told_up_to(&version);
-                    (None, Some(version))
-                }
+                Ok(Some(Ok(Event::Bookmark(version)))) => (None, Some(version)),
                 Ok(Some(Ok(Event::Applied(object)))) => {
                     *told += 1;
                     let seen_version = version_of(&object);
@@ -378,6 +375,7 @@ where
             };
             self.vitals.sign();
             if let Some(seen_version) = seen_version.filter(|version| !version.is_empty()) {
+                self.cache.told_up_to(&seen_version);
                 if let Some(reflected) = &self.reflected {
                     reflected.saw_version(&seen_version);
                 }
@@ -429,9 +427,32 @@ fn seen<K: Resource<DynamicType = ()>>(Guarded(object): Guarded<K>) -> Seen<K> {
     }
 }
 
+/// Whether the server cannot go on from the version that it was given: it has forgotten it, or never had it.
+fn is_gone(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.code == 410 || causes.into_iter().any(|cause| cause.reason == "ResourceVersionTooLarge")
+}
+
 /// How long the server asks us to stay away.
 fn retry_after(error: &kube::Error) -> Duration {
     let kube::Error::Api(status) = error else { return Duration::ZERO };
     let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
     Duration::from_secs(u64::from(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn versions_that_a_server_has_forgotten_or_never_had_are_gone() {
+        let status = |code: u16, cause: &str| -> Status {
+            serde_json::from_value(json!({"status": "Failure", "code": code,
+                "details": {"causes": [{"reason": cause, "message": "m"}]}}))
+            .unwrap()
+        };
+        assert!(is_gone(&status(410, "")) && is_gone(&status(504, "ResourceVersionTooLarge")));
+        assert!(!is_gone(&status(504, "")) && !is_gone(&status(500, "other")));
+    }
 }

@@ -252,7 +252,7 @@ pub(super) fn period(seen: &Observed, operation: Operation, failure: &Failure) -
 }
 
 /// Writes the status unless it is written already; then goes on with `next`. The ids of the first call that failed in
-/// a way stay: were each call's written, each write would wake the machine and make the next call.
+/// a way stay: the same is not written again for the sake of other ids.
 pub(super) fn written_or(seen: &Observed, change: StatusChange, next: Step) -> Step {
     let same_phase = change.phase.is_none_or(|phase| phase == seen.phase);
     let same_words = without_references(&change.description) == without_references(&seen.description);

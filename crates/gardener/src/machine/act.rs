@@ -2,7 +2,8 @@
 //! older one is refused and decided anew.
 
 use super::{
-    AttemptMark, Machine, MachineController, Means, Memory, Next, Purpose, Sightings, Tried, health, token,
+    AttemptMark, Machine, MachineController, Means, Memory, Next, Purpose, Sightings, Tried, health,
+    observe::is_untouched, token,
 };
 use crate::{
     api::{MachineClass, OperationState, OperationType, Phase, names},
@@ -39,8 +40,7 @@ impl MachineController {
     ) -> Result<Next, Trouble> {
         match step {
             Step::AddFinalizer => {
-                let untouched = machine.spec.provider_id.is_empty()
-                    && !machine.annotations().contains_key(names::ATTEMPT_ANNOTATION);
+                let untouched = machine.spec.provider_id.is_empty() && is_untouched(&machine);
                 let add = |machine: &mut Machine| machine.finalizers_mut().push(names::FINALIZER.to_owned());
                 let written = self.write(machine, memory, add).await;
                 if let (Ok(Next::Again(machine)), true) = (&written, untouched) {

@@ -146,10 +146,7 @@ impl MachineController {
             has_node_label: machine.labels().contains_key(names::NODE_LABEL),
             attempt: attempt_of(machine),
             attempt_unsent: memory.attempt_unsent,
-            untouched: ![names::ATTEMPT_ANNOTATION, names::PLACE_ANNOTATION, names::REPLACES_ANNOTATION]
-                .iter()
-                .any(|name| machine.annotations().contains_key(*name))
-                && status.last_known_state.is_empty(),
+            untouched: is_untouched(machine),
             ready_to_act: means.as_ref().map(|means| means.order.identity.clone()).map_err(Clone::clone),
             not_kept: provider_id
                 .is_none()
@@ -234,6 +231,13 @@ fn is_elsewhere(machine: &str, node: &str) -> bool {
         (Ok(machine), Ok(node)) => !machine.names_same_server(&node),
         _ => false,
     }
+}
+
+/// Whether nothing on the machine tells of an attempt to make a server.
+pub(super) fn is_untouched(machine: &Machine) -> bool {
+    let marks = [names::ATTEMPT_ANNOTATION, names::PLACE_ANNOTATION, names::REPLACES_ANNOTATION];
+    let known = machine.status.as_ref().is_some_and(|status| !status.last_known_state.is_empty());
+    !known && !marks.iter().any(|name| machine.annotations().contains_key(*name))
 }
 
 fn missing(what: String) -> Failure {

@@ -1,5 +1,5 @@
-//! After an order was refused the next one waits for as long as the refusal's code says. What is written about it wakes
-//! the Machine before that, and lists have shown by then that nothing came of the order; only something that the order
+//! After an order was refused the next one waits for as long as the refusal's code says. News of all kinds wake the
+//! Machine before that, and lists may have shown by then that nothing came of the order; only something that the order
 //! was made of makes another one worth while.
 //!
 //! It is not written down: it only spares the cloud calls.

@@ -70,7 +70,12 @@ impl Ledger {
 
     /// Nobody can have made a token for a machine that nobody has touched.
     pub(super) fn open(&self, machine: &Machine) {
-        self.all().insert(Key::of(machine), Entry { machine: machine.uid(), token: None });
+        let mut all = self.all();
+        let entry = all.get(&Key::of(machine));
+        // Whoever took the finalizer off did not take the token away.
+        if entry.is_none_or(|entry| entry.machine != machine.uid()) {
+            all.insert(Key::of(machine), Entry { machine: machine.uid(), token: None });
+        }
     }
 
     pub(super) fn close(&self, machine: &Key) {

@@ -63,18 +63,3 @@ fn small_cases_are_as_good_as_the_best() {
         assert!(compared >= 5_000, "only {compared} cases were small enough");
     }
 }
-
-/// Prints one case: `HOSTLER_SEED=n cargo test -p hostler-planner shows -- --ignored --nocapture`.
-#[test]
-#[ignore = "for people"]
-fn shows_a_case() {
-    for seed in seeds(1) {
-        let bounds =
-            if std::env::var("HOSTLER_MEDIUM").is_ok() { &generate::MEDIUM } else { &generate::SMALL };
-        let cluster = generate::cluster(seed, bounds);
-        println!("{}", serde_json::to_string_pretty(&cluster).unwrap());
-        let plan = scale_up(&cluster);
-        println!("{}", serde_json::to_string_pretty(&plan).unwrap());
-        println!("{:?}", checker::check(&cluster, &plan));
-    }
-}

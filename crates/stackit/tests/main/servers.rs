@@ -391,6 +391,9 @@ async fn a_server_of_the_go_provider_takes_its_boot_volume_along() {
     let server = stage.cloud.add_foreign(PROJECT, REGION, "m-1", &labels);
     stage.clock.sleep(Duration::from_secs(10)).await;
     let order = order_of("m-1", &json!({"bootVolume": null}));
+    let stays = AttachmentChange { delete_on_termination: Some(false) };
+    let volume = stage.cloud.volumes().remove(0).id;
+    stage.other.update_attached_volume(&server, &volume, stays).await.unwrap();
     // A fault that passes is waited for, and the server stays meanwhile.
     stage.fault(Fault::on("UpdateAttachedVolume").status(409).times(1));
     let failure = stage.driver.delete(&order, &stackit_id(&server)).await.unwrap_err();
