@@ -4,10 +4,10 @@
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Collected, Full, Limited, combinators::UnsyncBoxBody};
-use std::pin::Pin;
+use std::{error::Error, pin::Pin};
 use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub type BoxError = Box<dyn Error + Send + Sync>;
 pub type Body = UnsyncBoxBody<Bytes, BoxError>;
 pub type Transport = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
 
@@ -40,6 +40,17 @@ where
     Out::Error: Into<BoxError>,
 {
     BoxCloneSyncService::new(service.map_response(|response| response.map(boxed)).map_err(Into::into))
+}
+
+/// What went wrong and why, in one line: libraries often say only that a request could not be sent, and keep the reason
+/// behind it.
+pub fn with_causes(error: &dyn Error) -> BoxError {
+    let (mut told, mut cause) = (error.to_string(), error.source());
+    while let Some(deeper) = cause {
+        told = format!("{told}: {deeper}");
+        cause = deeper.source();
+    }
+    told.into()
 }
 
 /// A future that may move between threads.
@@ -78,6 +89,24 @@ mod tests {
         });
         let response = from_service(echo).oneshot(Request::new(full("ping"))).await.unwrap();
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "ping");
+    }
+
+    #[test]
+    fn an_error_is_told_with_its_causes() {
+        #[derive(Debug)]
+        struct Unsent(std::io::Error);
+        impl std::fmt::Display for Unsent {
+            fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                out.write_str("it could not be sent")
+            }
+        }
+        impl Error for Unsent {
+            fn source(&self) -> Option<&(dyn Error + 'static)> {
+                Some(&self.0)
+            }
+        }
+        let error = Unsent(std::io::Error::other("nobody listens"));
+        assert_eq!(with_causes(&error).to_string(), "it could not be sent: nobody listens");
     }
 
     #[tokio::test]

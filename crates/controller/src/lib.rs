@@ -21,7 +21,9 @@ pub mod queue;
 mod waiting;
 pub mod watch;
 
-pub use client::{Rate, ReadOnly, StackOptions, behind_others, kube_client, stack, transport_to};
+pub use client::{
+    Rate, ReadOnly, StackOptions, behind_others, kube_client, stack, transport_apart, transport_to,
+};
 pub use events::{EventKind, EventOptions, EventWriter, LAST_EVENTS, Recorder};
 pub use fence::{Fence, Fenced};
 pub use health::Health;

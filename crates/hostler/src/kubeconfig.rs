@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use hostler_base::Transport;
+use hostler_controller::{transport_apart, transport_to};
 use kube::{
     Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -36,6 +37,9 @@ pub fn surrounding() -> anyhow::Result<Config> {
 #[derive(Clone)]
 pub struct Cluster {
     pub transport: Transport,
+    /// The same for leases, on connections that are shared with nothing else: a lease is renewed in time also while all
+    /// other calls hang with theirs.
+    pub for_leases: Transport,
     /// Where its API server is.
     pub address: String,
 }
@@ -43,8 +47,10 @@ pub struct Cluster {
 impl Cluster {
     pub fn reached_by(config: Config) -> anyhow::Result<Self> {
         let address = config.cluster_url.to_string();
-        let transport = hostler_controller::transport_to(config)
-            .with_context(|| format!("{address} cannot be called"))?;
-        Ok(Self { transport, address })
+        let reached = |transport: Result<Transport, kube::Error>| {
+            transport.with_context(|| format!("{address} cannot be called"))
+        };
+        let for_leases = reached(transport_apart(config.clone()))?;
+        Ok(Self { transport: reached(transport_to(config))?, for_leases, address })
     }
 }

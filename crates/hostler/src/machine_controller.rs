@@ -161,7 +161,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let open = Fence::open(clock.clone());
     let unfenced = stack_options("leader-election", Some(&control), &options, open, &metrics, &clock);
     let election = options.leader_elect.then(|| {
-        let client = kube_client(control.transport.clone(), &unfenced, &options.namespace);
+        let client = kube_client(control.for_leases.clone(), &unfenced, &options.namespace);
         Election::new(client, lease(&options, &instance), clock.clone(), &chance, metrics.clone())
             .tells(health.clone())
     });

@@ -60,7 +60,7 @@ pub async fn lead(place: Place, stop: CancellationToken) -> anyhow::Result<()> {
     let lease = LeaseOptions { name: LEASE.to_owned(), ..lease };
     let instance = lease.identity.clone();
     let stack = StackOptions { server: Some(control.address), ..stack };
-    let client = kube_client(control.transport.clone(), &stack, &namespace);
+    let client = kube_client(control.for_leases, &stack, &namespace);
     let election = Election::new(client, lease, clock.clone(), &chance, metrics.clone());
     let fenced = StackOptions { fence: election.fence(), ..stack };
     let in_target = StackOptions { server: Some(target.address), ..fenced.clone() };

@@ -25,15 +25,12 @@ pub fn transport() -> anyhow::Result<Transport> {
         async move {
             let request = Request::from_parts(parts, body.await?.to_bytes());
             let request = reqwest::Request::try_from(request)?;
-            let answer = client.execute(request).await.map_err(|error| with_causes(error.without_url()))?;
+            let answer = client
+                .execute(request)
+                .await
+                .map_err(|error| transport::with_causes(&error.without_url()))?;
             let answer: Response<reqwest::Body> = answer.into();
             Ok::<_, BoxError>(answer)
         }
     })))
-}
-
-/// What went wrong and why: the library's own words are only that a request could not be sent. Where to is known to
-/// whoever sent it.
-fn with_causes(error: reqwest::Error) -> BoxError {
-    format!("{:#}", anyhow::Error::new(error)).into()
 }

@@ -34,7 +34,9 @@ pub fn failure_of(purpose: Purpose, status: StatusCode, body: &[u8]) -> Failure 
         404 | 410 if own.is_none() => Code::Unavailable,
         // What is missing is not what was asked for but what it is to be made of.
         404 | 410 if purpose == Purpose::Create => Code::FailedPrecondition,
-        404 | 410 => Code::NotFound,
+        404 => Code::NotFound,
+        // Nobody has said that this API means a server by it.
+        410 => Code::Unavailable,
         400 | 405 | 406 | 414 | 415 | 422 => Code::InvalidArgument,
         403 => Code::PermissionDenied,
         408 | 504 => Code::DeadlineExceeded,
@@ -106,7 +108,7 @@ mod tests {
             (404, FOREIGN, [Unavailable; 4]),
             (404, r#"{"msg": "no code"}"#, [Unavailable; 4]),
             (404, "", [Unavailable; 4]),
-            (410, OWN, [NotFound, FailedPrecondition, NotFound, NotFound]),
+            (410, OWN, [Unavailable, FailedPrecondition, Unavailable, Unavailable]),
             (410, PAGE, [Unavailable; 4]),
             (405, OWN, [InvalidArgument; 4]),
             (406, OWN, [InvalidArgument; 4]),
@@ -167,7 +169,7 @@ mod tests {
             for body in [OWN, PAGE, NO_HOST, QUOTA, FOREIGN, ""] {
                 let failure =
                     failure_of(Purpose::Read, StatusCode::from_u16(status).unwrap(), body.as_bytes());
-                let own = matches!(status, 404 | 410) && [OWN, NO_HOST, QUOTA].contains(&body);
+                let own = status == 404 && [OWN, NO_HOST, QUOTA].contains(&body);
                 assert_eq!(failure.code == NotFound, own, "{status} {body}");
             }
         }

@@ -15,6 +15,8 @@ usage: cargo xtask <chore>
   test [NAME…]    formatting, lints and all tests; with names only the tests whose name contains one of them
   test real [NAME…]
                   the tests on a real control plane, which is built with Go when it is not there yet
+  test long [NAME…]
+                  every sweep as a whole, of which the other tests run a part: each fault at each call, for hours
   control-plane   builds and starts a real control plane: build, up (--help tells more)
   image           builds a static hostler and writes a container image, without a container engine: --output FILE
                   (--help tells more)
@@ -32,6 +34,9 @@ fn main() -> ExitCode {
     }
     let result = match words.as_slice() {
         ["test", "real", names @ ..] if names.iter().all(|name| !name.starts_with('-')) => real::run(names),
+        ["test", "long", names @ ..] if names.iter().all(|name| !name.starts_with('-')) => {
+            suite::run_long(names)
+        }
         ["test", names @ ..] if names.iter().all(|name| !name.starts_with('-')) => suite::run(names),
         ["control-plane", rest @ ..] => steps::control_plane(rest),
         ["image", rest @ ..] => steps::image(rest),

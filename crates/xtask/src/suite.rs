@@ -94,6 +94,19 @@ pub fn run(names: &[&str]) -> Result<(), String> {
     report(&tally, start)
 }
 
+/// The names of tests that sweep have this word in them.
+const SWEEPS: &str = "survive";
+
+/// Sweeps with nothing left out: all of them, or those with one of the names.
+pub fn run_long(names: &[&str]) -> Result<(), String> {
+    let (start, mut tally) = (Instant::now(), Tally::default());
+    let names = if names.is_empty() { &[SWEEPS] } else { names };
+    for binary in build(&[])?.tests {
+        run_binary(&binary, names, &[("HOSTLER_SWEEPS", "whole".into())], &mut tally)?;
+    }
+    report(&tally, start)
+}
+
 pub fn build(more: &[&str]) -> Result<Built, String> {
     println!("… building tests");
     let start = Instant::now();

@@ -6,16 +6,17 @@
 
 mod call;
 mod limit;
+mod reach;
 mod timeout;
 
 pub use call::{CallName, ReadOnly};
 pub use limit::{Rate, behind_others};
+pub use reach::{transport_apart, transport_to};
 pub use timeout::TimedOut;
 
 use crate::{Fence, metrics::Metrics};
-use hostler_base::{Body, BoxError, Clock, Transport, transport};
+use hostler_base::{Body, Clock, Transport, transport};
 use http::{HeaderValue, Request, header::USER_AGENT};
-use http_body_util::BodyExt;
 use std::time::Duration;
 use tower::ServiceExt;
 
@@ -82,20 +83,4 @@ pub fn kube_client(
     let service = stack(inner, options)
         .map_request(|request: Request<kube::client::Body>| request.map(transport::boxed));
     kube::Client::new(service, default_namespace)
-}
-
-/// A transport to the API server a kube configuration names, with its certificates, credentials and proxies.
-pub fn transport_to(mut config: kube::Config) -> Result<Transport, kube::Error> {
-    // A retry inside the client would hide a 429 from whoever must decide about it.
-    config.default_retry = false;
-    let client = kube::client::ClientBuilder::try_from(config)?.build();
-    Ok(transport::from_service(tower::service_fn(move |request: Request<Body>| {
-        let client = client.clone();
-        let (parts, body) = request.into_parts();
-        let body = body.collect();
-        async move {
-            let body = body.await?.to_bytes();
-            Ok::<_, BoxError>(client.send(Request::from_parts(parts, body.into())).await?)
-        }
-    })))
 }

@@ -127,6 +127,8 @@ enum End {
     Over {
         progress: bool,
     },
+    /// It was over after its time and has told nothing at all, not even how far it is.
+    Silent,
     /// What we know is too old to go on from.
     Gone,
     Failed(kube::Error),
@@ -249,6 +251,15 @@ where
                     "over"
                 }
                 End::Over { progress: false } => "short",
+                End::Silent if self.has_gone_back(version.as_deref()).await => {
+                    version = None;
+                    failures = 0;
+                    "gone"
+                }
+                End::Silent => {
+                    failures = 0;
+                    "over"
+                }
                 End::Gone => {
                     version = None;
                     "gone"
@@ -309,6 +320,16 @@ where
         if version.is_some() { End::Listed } else { End::Over { progress: false } }
     }
 
+    /// Whether what the server has now is older than what it has told already, as with one that was set up again from a
+    /// backup. Until its versions have come as far again a watch from there would tell nothing.
+    async fn has_gone_back(&self, told: Option<&str>) -> bool {
+        let params = ListParams { limit: Some(1), ..ListParams::default() };
+        let Ok(page) = self.page(&params).await else { return false };
+        let number = |version: &str| version.parse::<u64>().ok();
+        let now = page.metadata.resource_version.as_deref().and_then(number);
+        now.zip(told.and_then(number)).is_some_and(|(now, told)| now < told)
+    }
+
     async fn page(&self, params: &ListParams) -> Result<ObjectList<Guarded<K>>, kube::Error> {
         let request = Request::new(&self.path).list(params).map_err(kube::Error::BuildRequest)?;
         self.client.request(request).await
@@ -347,7 +368,7 @@ where
             bookmarks: true,
             send_initial_events: false,
         };
-        let start = self.clock.instant();
+        let (start, mut silent) = (self.clock.instant(), true);
         let mut stream = match self.events(&params, &from).await {
             Ok(stream) => stream,
             Err(kube::Error::Api(status)) if is_gone(&status) => return End::Gone,
@@ -356,6 +377,7 @@ where
         loop {
             let next = tokio::time::timeout(self.options.timeout + GRACE, stream.next()).await;
             let (change, seen_version) = match next {
+                Err(_) if silent => return End::Silent,
                 Err(_) => return End::Over { progress: true },
                 Ok(None) => break,
                 Ok(Some(Err(error))) => return End::Failed(error),
@@ -373,6 +395,7 @@ where
                     (Some(self.cache.delete(seen(object))), seen_version)
                 }
             };
+            silent = false;
             self.vitals.sign();
             if let Some(seen_version) = seen_version.filter(|version| !version.is_empty()) {
                 self.cache.told_up_to(&seen_version);
@@ -383,7 +406,11 @@ where
             }
             self.tell(change);
         }
-        End::Over { progress: self.since(start) >= SHORT_LIFE || version.as_ref() != Some(&from) }
+        let short = self.since(start) < SHORT_LIFE;
+        if silent && !short {
+            return End::Silent;
+        }
+        End::Over { progress: !short || version.as_ref() != Some(&from) }
     }
 
     fn tell(&self, changes: impl IntoIterator<Item = Told<K>>) {

@@ -1,4 +1,5 @@
 use crate::support::{Faults, SECOND, World, config_map, pass};
+use hostler_apiserver::ApiServer;
 use hostler_base::{Body, Transport, transport};
 use hostler_controller::{Cache, Fence, Key, Vitals, Watch, WatchOptions, kube_client};
 use http::{Request, Response};
@@ -10,7 +11,10 @@ use kube::{
 use serde_json::json;
 use std::{
     convert::Infallible,
-    sync::{Arc, Mutex, atomic::Ordering},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 struct Followed {
@@ -95,6 +99,37 @@ async fn the_cache_follows_and_tells() {
     let b = followed.cache.get(&Key::new("ConfigMap", "default", "b")).unwrap();
     assert_eq!(b.data.as_ref().unwrap()["key"], "1");
     assert_eq!(b.metadata.managed_fields, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_was_set_up_again_from_a_backup_is_believed() {
+    let (world, restored) = (World::new(1), World::new(2));
+    for name in ["a", "b", "c", "d"] {
+        create(&world, name).await;
+        touch(&world, name, "1").await;
+    }
+    // The backup is older than three of them, and whoever asks is led to it from now on.
+    create(&restored, "a").await;
+    let moved = Arc::new(AtomicBool::new(false));
+    let [before, after] = [&world, &restored].map(|world| world.server.transport(ApiServer::admin()));
+    let switch = moved.clone();
+    let wire = transport::from_service(tower::service_fn(move |request: Request<Body>| {
+        let now = if switch.load(Ordering::SeqCst) { &after } else { &before };
+        transport::send(now, request)
+    }));
+    let wire = world.recorded(wire, Faults::default());
+    let client = kube_client(wire, &world.options(Fence::open(world.clock.clone())), "default");
+    let followed = follow(&world, client);
+    followed.cache.synced().await;
+    assert_eq!(followed.names(), ["a", "b", "c", "d"]);
+    moved.store(true, Ordering::SeqCst);
+    // One watch ends with the old server, and one tells nothing.
+    pass(SECOND * 65).await;
+    assert_eq!(followed.names(), ["a"], "{:#?}", world.log.lines());
+    create(&restored, "e").await;
+    pass(SECOND).await;
+    assert_eq!(followed.names(), ["a", "e"]);
+    assert_eq!(world.log.count("limit=1"), 1, "asked once: {:#?}", world.log.lines());
 }
 
 #[tokio::test(start_paused = true)]

@@ -95,7 +95,7 @@ fn first_server(seen: &Observed) -> Step {
     Step::Wait {
         reason: "OutcomeUnknown",
         message: format!(
-            "the create call of {} had no clear outcome; no second one is sent until the cloud's lists show what became of it",
+            "no server has come of the create call of {} so far; no second one is sent until the cloud's lists show that none will",
             mark.at
         ),
         again: mark.wait(seen.now, seen.list_lag),
@@ -433,7 +433,7 @@ fn delete_servers(seen: &Observed) -> Step {
         }
         return Step::Wait {
             reason: "OutcomeUnknown",
-            message: "a create call had no clear outcome; the Machine stays until the cloud's lists show what became of it".to_owned(),
+            message: "no server has come of a create call so far; the Machine stays until the cloud's lists show that none will".to_owned(),
             again: mark.wait(seen.now, seen.list_lag),
         };
     }

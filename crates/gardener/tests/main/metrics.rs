@@ -14,7 +14,14 @@ use hostler_sim::{
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use serde_json::json;
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 const SOON: Duration = Duration::from_mins(10);
 
@@ -195,4 +202,27 @@ async fn every_metric_is_there_after_machines_came_and_went() {
     assert!(values("stackit_api_http_errors_total", "status_code").contains("500"));
     let series = gone.len();
     assert!(series < 3000, "{series} series after two machines");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_leaves_machines_alone_says_so() {
+    let away = Arc::new(AtomicBool::new(false));
+    let asked = away.clone();
+    let plan = Plan::seeded(91).fault_when(move |boundary, _| {
+        let probe = boundary.object.ends_with("dummy_name") && asked.load(Ordering::Relaxed);
+        probe.then_some(hostler_sim::Fault::Refused)
+    });
+    let mut stage = Stage::new(plan, Settings::default()).await;
+    let seat = Seat::default();
+    let health = seat.health.clone();
+    stage.world.start("machine-controller", move |context| {
+        Box::pin(controller_on(seat.clone(), context, Options::default()))
+    });
+    for is_away in [false, true, false] {
+        away.store(is_away, Ordering::Relaxed);
+        stage.world.run_for(SOON).await;
+        let told =
+            scrape(&health).await.into_iter().find(|(name, ..)| name == "mcm_machine_controller_frozen");
+        assert_eq!(told.map(|(.., value)| value > 0.5), Some(is_away));
+    }
 }

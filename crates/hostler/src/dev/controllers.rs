@@ -50,7 +50,8 @@ pub async fn machine_controller(context: Context) {
 pub async fn machine_sets(context: Context) {
     let metrics = hostler_gardener::metrics();
     let instance = format!("{}-{}", context.actor, context.incarnation);
-    let kubernetes = Cluster { transport: context.transport("kubernetes"), address: String::new() };
+    let transport = context.transport("kubernetes");
+    let kubernetes = Cluster { for_leases: transport.clone(), transport, address: String::new() };
     let place = Place {
         control: kubernetes.clone(),
         target: kubernetes,
