@@ -170,6 +170,10 @@ fn gardeners_arguments_are_taken_as_they_are() {
     assert_eq!(options.upstream.log_level(), None);
     assert_eq!(parsed(&["--v=4"]).upstream.log_level(), Some("debug"));
     assert_eq!(parsed(&["--v", "10"]).upstream.log_level(), Some("trace"));
+    // Go's flags of one letter may have one dash.
+    for one_dash in [&["-v=4"][..], &["-v", "4"], &["-v4"]] {
+        assert_eq!(parsed(one_dash).upstream.log_level(), Some("debug"), "{one_dash:?}");
+    }
 }
 
 #[test]

@@ -70,17 +70,30 @@ fn run(hostler: Hostler) -> anyhow::Result<()> {
         .map_err(|_| anyhow!("another crypto provider is already in use"))?;
     match hostler.command {
         #[cfg(feature = "playground")]
-        Command::Dev(options) => block_on(dev::run(options)),
+        Command::Dev(options) => block_on(Threads::Many, dev::run(options)),
         #[cfg(feature = "playground")]
-        Command::Sim(cloud) => block_on(sim::run(cloud)),
-        Command::MachineController(options) => block_on(machine_controller::run(*options)),
+        Command::Sim(cloud) => block_on(Threads::Many, sim::run(cloud)),
+        Command::MachineController(options) => block_on(Threads::One, machine_controller::run(*options)),
         Command::Crds => crds::print(),
     }
 }
 
-fn block_on(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.context("the runtime cannot be started")?;
+/// How many threads work.
+#[derive(Clone, Copy)]
+enum Threads {
+    /// For a controller: it waits for others most of the time, and whoever hands work to another thread has to wake it.
+    One,
+    #[cfg(feature = "playground")]
+    Many,
+}
+
+fn block_on(threads: Threads, command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let mut builder = match threads {
+        Threads::One => tokio::runtime::Builder::new_current_thread(),
+        #[cfg(feature = "playground")]
+        Threads::Many => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = builder.enable_all().build().context("the runtime cannot be started")?;
     let ended = runtime.block_on(command);
     // Not dropped: that would wait for what cannot be interrupted, such as the resolution of a name.
     runtime.shutdown_background();
@@ -96,7 +109,7 @@ mod tests {
     fn what_cannot_be_interrupted_is_not_waited_for() {
         let start = std::time::Instant::now();
         let resolving = || std::thread::sleep(std::time::Duration::from_mins(10));
-        let ended = block_on(async move {
+        let ended = block_on(Threads::One, async move {
             drop(tokio::task::spawn_blocking(resolving));
             Ok(())
         });

@@ -28,7 +28,7 @@ pub struct Options {
     #[arg(long, default_value = "leases", value_name = "KIND", hide = true)]
     leader_elect_resource_lock: String,
     /// How much is logged, from 0 to 10, unless --log-level or RUST_LOG say it: from 4 on as `debug`, from 6 on as `trace`.
-    #[arg(long = "v", default_value_t = 0, value_name = "LEVEL", allow_negative_numbers = true)]
+    #[arg(long = "v", short = 'v', default_value_t = 0, value_name = "LEVEL", allow_negative_numbers = true)]
     verbosity: i32,
     /// Levels per file of Go's sources, which are not these; --log-level tells parts apart. A warning says so.
     #[arg(long, default_value = "", value_name = "PATTERN=N,...", hide = true)]

@@ -1,6 +1,8 @@
 //! The real binary: how it starts and ends, what it is made of, and kubectl on it.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+#[path = "main/credentials.rs"]
+mod credentials;
 #[path = "main/ending.rs"]
 mod ending;
 #[path = "main/image.rs"]

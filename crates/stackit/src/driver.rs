@@ -4,7 +4,8 @@ mod settle;
 
 use crate::{
     Client, ConsoleLines, Defaults, LabelNames, Place, ProviderSpec, labels,
-    poller::{Listing, Poller},
+    listing::Listing,
+    poller::Poller,
     spec::Setting,
     status::{self, Progress},
     wire::{AttachmentChange, NicChange, Server, ServerNic},
@@ -82,8 +83,12 @@ impl StackitDriver {
     }
 
     /// One that cannot be read spoils all: what is left out would count as absent.
-    fn machines(&self, servers: &[Server], cluster: Option<&str>) -> Result<Vec<Machine>, Failure> {
-        servers.iter().map(|server| self.machine(server, cluster)).collect()
+    fn machines<'a>(
+        &self,
+        servers: impl IntoIterator<Item = &'a Server>,
+        cluster: Option<&str>,
+    ) -> Result<Vec<Machine>, Failure> {
+        servers.into_iter().map(|server| self.machine(server, cluster)).collect()
     }
 
     fn machine(&self, server: &Server, cluster: Option<&str>) -> Result<Machine, Failure> {
@@ -138,7 +143,7 @@ impl StackitDriver {
             let age = now.duration_since(listing.began_at);
             !age.is_negative() && age <= LATELY
         })?;
-        listing.server(id).cloned()
+        listing.server(id).map(|server| Server::clone(server))
     }
 
     /// The server with its NICs from a list that all who settle share; nothing if more than NICs has to be known.
@@ -295,7 +300,7 @@ impl Driver for StackitDriver {
         let began_at = self.clock.now();
         let cluster = Some(identity.domain.as_str());
         let (how, machines) = match id {
-            Some(id) => (How::Asked, self.machines(self.server(id).await?.as_slice(), cluster)?),
+            Some(id) => (How::Asked, self.machines(&self.server(id).await?, cluster)?),
             None => return self.listed(&self.poller.next_listing().await?, identity),
         };
         let evidence = Evidence { how, began_at, answered_at: self.clock.now() };
@@ -411,15 +416,15 @@ impl Driver for StackitDriver {
     }
 
     async fn list(&self, scope: &Scope, begun_after: Option<Timestamp>) -> Result<Snapshot, Failure> {
-        let Listing { began_at, answered_at, servers, .. } =
-            self.poller.listing(begun_after.unwrap_or(Timestamp::MIN)).await?;
+        let listing = self.poller.listing(begun_after.unwrap_or(Timestamp::MIN)).await?;
         let cluster = match scope {
             Scope::Domain(domain) | Scope::Class { domain, .. } => Some(domain.as_str()),
             Scope::AnyDomain { .. } => None,
         };
-        let mut machines = self.machines(&servers, cluster)?;
+        let servers = listing.servers().iter().map(|server| &**server);
+        let mut machines = self.machines(servers, cluster)?;
         machines.retain(|machine| scope.holds(&machine.marks));
-        Ok(Snapshot::new(began_at, answered_at, machines))
+        Ok(Snapshot::new(listing.began_at, listing.answered_at, machines))
     }
 
     fn changes(&self) -> Changes {

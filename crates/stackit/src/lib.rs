@@ -10,6 +10,7 @@ mod factory;
 mod failure;
 pub mod labels;
 mod limit;
+mod listing;
 mod metrics;
 mod poller;
 mod redact;

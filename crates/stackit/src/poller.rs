@@ -2,13 +2,13 @@
 
 use crate::{
     Client,
+    listing::{Listing, Servers},
     shared::Shared,
     wire::{Nic, Server},
 };
 use hostler_base::Clock;
-use hostler_driver::{Change, Changes, Evidence, Failure, How};
+use hostler_driver::{Change, Changes, Failure};
 use jiff::Timestamp;
-use serde_json::Value;
 use std::{
     collections::BTreeMap,
     sync::{Arc, PoisonError},
@@ -25,52 +25,6 @@ const INTERVAL: Duration = Duration::from_secs(5);
 const IDLE_INTERVAL: Duration = Duration::from_secs(60);
 /// Whoever waits for a server calls the cloud at least once in this time.
 const BUSY_AFTER_CALL: Duration = Duration::from_secs(150);
-
-/// A complete list of a project's servers and when it was begun.
-#[derive(Clone)]
-pub(crate) struct Listing {
-    pub(crate) began_at: Timestamp,
-    pub(crate) answered_at: Timestamp,
-    pub(crate) servers: Arc<Vec<Server>>,
-    index: Arc<Index>,
-}
-
-/// Where to find a server in a list.
-struct Index {
-    by_id: BTreeMap<String, usize>,
-    /// By the label that names their machine.
-    by_machine: BTreeMap<String, Vec<usize>>,
-}
-
-impl Index {
-    fn of(servers: &[Server], machine_label: &str) -> Self {
-        let by_id = servers.iter().enumerate().map(|(place, server)| (server.id.clone(), place)).collect();
-        let mut by_machine: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-        for (place, server) in servers.iter().enumerate() {
-            let label = server.labels.as_ref().and_then(|labels| labels.get(machine_label));
-            if let Some(machine) = label.and_then(Value::as_str) {
-                by_machine.entry(machine.to_owned()).or_default().push(place);
-            }
-        }
-        Self { by_id, by_machine }
-    }
-}
-
-impl Listing {
-    pub(crate) fn server(&self, id: &str) -> Option<&Server> {
-        self.servers.get(*self.index.by_id.get(id)?)
-    }
-
-    pub(crate) fn evidence(&self) -> Evidence {
-        Evidence { how: How::Listed, began_at: self.began_at, answered_at: self.answered_at }
-    }
-
-    /// The servers whose label names this machine, whoever's it is.
-    pub(crate) fn of_machine(&self, machine: &str) -> impl Iterator<Item = &Server> {
-        let places = self.index.by_machine.get(machine).into_iter().flatten();
-        places.filter_map(|place| self.servers.get(*place))
-    }
-}
 
 pub(crate) struct Poller {
     client: Client,
@@ -135,10 +89,10 @@ impl Poller {
         self.lists
             .ask(async || {
                 let began_at = self.clock.now();
-                let servers = self.client.list_servers(None).await?;
-                let index = Arc::new(Index::of(&servers, &self.machine_label));
-                let (answered_at, servers) = (self.clock.now(), Arc::new(servers));
-                let listing = Listing { began_at, answered_at, servers, index };
+                let (before, nothing) = (self.latest(), Servers::default());
+                let before = before.as_ref().map_or(&nothing, Listing::read);
+                let servers = self.client.list_all_servers(before).await?;
+                let listing = Listing::new(began_at, self.clock.now(), servers, &self.machine_label);
                 self.latest.send_replace(Some(listing.clone()));
                 Ok(listing)
             })
@@ -188,69 +142,10 @@ impl Poller {
                 }
             }
             let now = latest.borrow_and_update().clone();
-            let changes = now.as_ref().map(|now| difference(before.as_ref(), now, &*describe));
+            let changes = now.as_ref().map(|now| now.since(before.as_ref(), &*describe));
             let changes = changes.unwrap_or_default();
             Some((futures::stream::iter(changes), (weak, latest, describe, now)))
         });
         Box::pin(futures::StreamExt::flatten(batches))
-    }
-}
-
-fn difference(
-    before: Option<&Listing>,
-    now: &Listing,
-    describe: &(impl Fn(&Server) -> Option<Change> + ?Sized),
-) -> Vec<Change> {
-    let Some(before) = before else { return vec![Change::Everything] };
-    let came_or_changed = now.servers.iter().filter(|server| before.server(&server.id) != Some(*server));
-    let went = before.servers.iter().filter(|server| now.server(&server.id).is_none());
-    came_or_changed.chain(went).filter_map(describe).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use hostler_driver::ProviderId;
-    use serde_json::json;
-
-    fn server(id: &str, status: &str) -> Server {
-        Server { id: id.into(), status: status.into(), ..Server::default() }
-    }
-
-    fn listing(servers: &[Server]) -> Listing {
-        let index = Arc::new(Index::of(servers, "machine"));
-        let (began_at, answered_at) = (Timestamp::MIN, Timestamp::MIN);
-        Listing { began_at, answered_at, servers: Arc::new(servers.to_vec()), index }
-    }
-
-    #[test]
-    fn a_difference_names_what_came_went_and_changed() {
-        let describe = |server: &Server| {
-            Some(Change::Machine { id: ProviderId::stackit("p", &server.id).ok()?, identity: None })
-        };
-        let before = listing(&[server("a", "CREATING"), server("b", "ACTIVE"), server("c", "ACTIVE")]);
-        let now = listing(&[server("a", "ACTIVE"), server("c", "ACTIVE"), server("d", "CREATING")]);
-        let ids: Vec<String> = difference(Some(&before), &now, &describe)
-            .into_iter()
-            .map(|change| match change {
-                Change::Machine { id, .. } => id.server().to_owned(),
-                Change::Everything => "everything".to_owned(),
-            })
-            .collect();
-        assert_eq!(ids, ["a", "d", "b"]);
-        assert_eq!(difference(None, &now, &describe), [Change::Everything]);
-    }
-
-    #[test]
-    fn servers_are_found_by_their_id_and_by_the_machine_that_they_name() {
-        let labelled = |id: &str, machine: &str| {
-            let labels = json!({"machine": machine, "other": "m"});
-            serde_json::from_value(json!({"id": id, "name": "n", "labels": labels})).unwrap()
-        };
-        let all = listing(&[labelled("a", "m"), labelled("b", "n"), labelled("c", "m"), server("d", "")]);
-        let ids = |machine: &str| all.of_machine(machine).map(|server| server.id.clone()).collect::<Vec<_>>();
-        assert_eq!((ids("m"), ids("n"), ids("o")), (vec!["a".into(), "c".into()], vec!["b".into()], vec![]));
-        assert_eq!(all.server("b").map(|server| server.id.as_str()), Some("b"));
-        assert!(all.server("e").is_none());
     }
 }

@@ -99,9 +99,18 @@ impl Client {
 
     /// Sends a call and reads what it answers.
     async fn ask<T: DeserializeOwned>(&self, call: Call) -> Result<T, Failure> {
+        self.read(call, |answer| serde_json::from_slice(answer)).await
+    }
+
+    /// The same for an answer that is read in a way of its own.
+    async fn read<T>(
+        &self,
+        call: Call,
+        read: impl FnOnce(&[u8]) -> serde_json::Result<T>,
+    ) -> Result<T, Failure> {
         let target = call.target.clone();
         let answer = self.send(call).await?;
-        serde_json::from_slice(&answer).map_err(|error| {
+        read(&answer).map_err(|error| {
             Failure::new(
                 Code::Unavailable,
                 format!("STACKIT's answer to {target} is not what it should be: {error}"),

@@ -1,4 +1,5 @@
 use super::{Client, call::Call};
+use crate::listing::Servers;
 use crate::wire::{
     AttachmentChange, ConsoleLog, ConsoleUrl, CreateServer, Nic, Server, ServerChange, VolumeAttachment,
 };
@@ -33,6 +34,12 @@ impl Client {
     pub async fn list_servers(&self, selector: Option<&str>) -> Result<Vec<Server>, Failure> {
         let call = Call::get("ListServers", self.in_project(&["servers"])?).query("details", "false");
         self.list(call.selected_by(selector)).await
+    }
+
+    /// All servers of the project, in the same way. What did not change since `before` is not read again.
+    pub(crate) async fn list_all_servers(&self, before: &Servers) -> Result<Servers, Failure> {
+        let call = Call::get("ListServers", self.in_project(&["servers"])?).query("details", "false");
+        self.read(call, |answer| Servers::read(answer, before)).await
     }
 
     /// One server; [`hostler_driver::Code::NotFound`] only when the API itself says so.
