@@ -15,6 +15,7 @@ mod events;
 mod fence;
 mod health;
 mod key;
+mod lean;
 mod lease;
 mod metrics;
 pub mod queue;

@@ -64,12 +64,14 @@ fn label<'a>(server: &'a Server, name: &str) -> Option<&'a str> {
 
 impl Index {
     fn of(servers: &[Arc<Server>], machine_label: &str) -> Self {
-        let mut by_id: Vec<usize> = (0..servers.len()).collect();
-        by_id.sort_by_key(|place| servers.get(*place).map(|server| server.id.as_str()));
-        let machine = |place: &usize| servers.get(*place).and_then(|server| label(server, machine_label));
-        let mut by_machine: Vec<usize> =
-            (0..servers.len()).filter(|place| machine(place).is_some()).collect();
-        by_machine.sort_by_key(|place| machine(place));
+        let sorted = |mut named: Vec<(&str, usize)>| -> Vec<usize> {
+            named.sort_unstable();
+            named.into_iter().map(|(_, place)| place).collect()
+        };
+        let all = || servers.iter().enumerate();
+        let by_id = sorted(all().map(|(place, server)| (server.id.as_str(), place)).collect());
+        let machines = all().filter_map(|(place, server)| Some((label(server, machine_label)?, place)));
+        let by_machine = sorted(machines.collect());
         Self { by_id, by_machine, machine_label: machine_label.to_owned() }
     }
 }

@@ -78,7 +78,8 @@ fn build_production() -> Result<PathBuf, String> {
     println!("… hostler for {target} without shared libraries");
     // Only with a named target do the flags leave alone what runs during the build.
     let flags = format!("target.{target}.rustflags=['-Ctarget-feature=+crt-static']");
-    let options = ["build", "--release", "--package", "hostler", "--no-default-features", "--target"];
+    let options =
+        ["build", "--profile", "production", "--package", "hostler", "--no-default-features", "--target"];
     built("hostler", cargo().args(options).args([&target, "--config", &flags]))
 }
 

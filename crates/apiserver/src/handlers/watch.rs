@@ -212,7 +212,10 @@ impl Watch {
                 }
                 if self.bookmarks && now >= self.next_bookmark {
                     self.next_bookmark = next_bookmark(now, self.end);
-                    return Some(self.bookmark(false));
+                    // Of a version that is not there yet nothing can be said.
+                    if self.core.store.revision() >= self.position {
+                        return Some(self.bookmark(false));
+                    }
                 }
                 let wake = if self.bookmarks { self.end.min(self.next_bookmark) } else { self.end };
                 tokio::select! {

@@ -17,7 +17,7 @@ pub struct CallName {
     pub resource: &'static str,
 }
 
-pub(super) fn is_watch<B>(request: &Request<B>) -> bool {
+pub(crate) fn is_watch<B>(request: &Request<B>) -> bool {
     let query = request.uri().query().unwrap_or_default();
     query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"))
 }

@@ -9,12 +9,13 @@ mod limit;
 mod reach;
 mod timeout;
 
+pub(crate) use call::is_watch;
 pub use call::{CallName, ReadOnly};
 pub use limit::{Rate, behind_others};
 pub use reach::{transport_apart, transport_to};
 pub use timeout::TimedOut;
 
-use crate::{Fence, metrics::Metrics};
+use crate::{Fence, lean::without_owners_in_answers, metrics::Metrics};
 use hostler_base::{Body, Clock, Transport, transport};
 use http::{HeaderValue, Request, header::USER_AGENT};
 use std::time::Duration;
@@ -80,7 +81,7 @@ pub fn kube_client(
     options: &StackOptions,
     default_namespace: impl Into<String>,
 ) -> kube::Client {
-    let service = stack(inner, options)
+    let service = without_owners_in_answers(stack(inner, options))
         .map_request(|request: Request<kube::client::Body>| request.map(transport::boxed));
     kube::Client::new(service, default_namespace)
 }

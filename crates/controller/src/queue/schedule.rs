@@ -28,9 +28,54 @@ impl Lane {
 pub struct Schedule<K> {
     entries: BTreeMap<K, Entry>,
     /// Per lane, who waits in it.
-    waiting: BTreeMap<&'static str, BTreeSet<(Instant, K)>>,
+    waiting: BTreeMap<&'static str, Waiting<K>>,
     running: BTreeMap<&'static str, usize>,
     workers: BTreeMap<&'static str, usize>,
+}
+
+/// Who waits in a lane, those who are due apart: a thousand of them are counted whenever one of them ends.
+#[derive(Debug)]
+struct Waiting<K> {
+    due: BTreeSet<(Instant, K)>,
+    later: BTreeSet<(Instant, K)>,
+    /// Who is due up to then is among the first.
+    until: Option<Instant>,
+}
+
+impl<K> Default for Waiting<K> {
+    fn default() -> Self {
+        Self { due: BTreeSet::new(), later: BTreeSet::new(), until: None }
+    }
+}
+
+impl<K: Ord> Waiting<K> {
+    fn insert(&mut self, place: (Instant, K)) {
+        let set = if Some(place.0) <= self.until { &mut self.due } else { &mut self.later };
+        set.insert(place);
+    }
+
+    fn remove(&mut self, place: &(Instant, K)) {
+        if !self.due.remove(place) {
+            self.later.remove(place);
+        }
+    }
+
+    fn first(&self) -> Option<&(Instant, K)> {
+        self.due.first().or_else(|| self.later.first())
+    }
+
+    fn len(&self) -> usize {
+        self.due.len() + self.later.len()
+    }
+
+    /// How many are due.
+    fn due(&mut self, now: Instant) -> usize {
+        while self.later.first().is_some_and(|(due, _)| *due <= now) {
+            self.due.extend(self.later.pop_first());
+        }
+        self.until = self.until.max(Some(now));
+        self.due.len()
+    }
 }
 
 #[derive(Debug)]
@@ -172,10 +217,8 @@ impl<K: Ord + Clone> Schedule<K> {
     }
 
     /// How many of them are due, and wait for nothing but a worker.
-    pub fn ready(&self, now: Instant) -> impl Iterator<Item = (&'static str, usize)> + '_ {
-        self.waiting
-            .iter()
-            .map(move |(lane, waiting)| (*lane, waiting.iter().take_while(|(due, _)| *due <= now).count()))
+    pub fn ready(&mut self, now: Instant) -> impl Iterator<Item = (&'static str, usize)> + '_ {
+        self.waiting.iter_mut().map(move |(lane, waiting)| (*lane, waiting.due(now)))
     }
 }
 

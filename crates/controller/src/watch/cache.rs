@@ -130,6 +130,11 @@ impl<K: Resource<DynamicType = ()>> Cache<K> {
         self.read(|objects| objects.understood.get(key).map(|entry| entry.known.clone()))
     }
 
+    /// The object in this very version, if that is how it is known.
+    pub(super) fn of_version(&self, key: &Key, version: &str) -> Option<Arc<K>> {
+        self.get(key).filter(|object| object.meta().resource_version.as_deref() == Some(version))
+    }
+
     /// All objects, ordered by namespace and name.
     pub fn list(&self) -> Vec<Arc<K>> {
         self.read(|objects| objects.understood.values().map(|entry| entry.known.clone()).collect())

@@ -1,20 +1,45 @@
 //! A watch, line by line.
 
 use super::guard::Guarded;
+use crate::{Key, lean::in_metadata};
 use futures::{AsyncBufReadExt, Stream, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Client, core::Status};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
-use std::{borrow::Cow, error::Error, io};
+use std::{borrow::Cow, error::Error, io, ops::Range};
 
 /// What one line tells.
-pub(super) enum Event<K> {
-    Applied(Guarded<K>),
-    Deleted(Guarded<K>),
+pub(super) enum Event {
+    Applied(Unread),
+    Deleted(Unread),
     /// Everything up to this version was told.
     Bookmark(String),
     Refused(Box<Status>),
+}
+
+/// An object that was told and not read yet: most of what a controller is told it has written itself.
+pub(super) struct Unread {
+    line: String,
+    object: Range<usize>,
+}
+
+impl Unread {
+    fn text(&self) -> &str {
+        self.line.get(self.object.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn read<K: DeserializeOwned>(&self) -> Result<Guarded<K>, kube::Error> {
+        Guarded::read(self.text()).map_err(kube::Error::SerdeError)
+    }
+
+    /// Which object it is, and in which version.
+    pub(super) fn key_and_version(&self, kind: &Cow<'static, str>) -> Option<(Key, &str)> {
+        let said = |name: &str| in_metadata(self.text(), name);
+        let namespace = said("\"namespace\"").unwrap_or_default().to_owned();
+        let key = Key { kind: kind.clone(), namespace, name: said("\"name\"")?.to_owned() };
+        Some((key, said("\"resourceVersion\"")?))
+    }
 }
 
 #[derive(Deserialize)]
@@ -31,16 +56,16 @@ struct Marked {
 }
 
 /// Sends the request of a watch. The stream ends where the server ends it, or where it is cut off.
-pub(super) async fn events<K: DeserializeOwned>(
+pub(super) async fn events(
     client: &Client,
     mut request: http::Request<Vec<u8>>,
-) -> Result<impl Stream<Item = Result<Event<K>, kube::Error>> + Send + use<K>, kube::Error> {
+) -> Result<impl Stream<Item = Result<Event, kube::Error>> + Send + use<>, kube::Error> {
     // A server may pack every line by itself, which the client below does not unpack.
     let plain = http::HeaderValue::from_static("identity");
     request.headers_mut().entry(http::header::ACCEPT_ENCODING).or_insert(plain);
     let lines = client.request_stream(request).await?.lines();
     Ok(lines.filter_map(async |line| match line {
-        Ok(line) => read(&line).transpose(),
+        Ok(line) => read(line).transpose(),
         Err(error) if is_cut_off(&error) => {
             tracing::debug!(%error, "a watch was cut off");
             None
@@ -49,21 +74,27 @@ pub(super) async fn events<K: DeserializeOwned>(
     }))
 }
 
-fn read<K: DeserializeOwned>(line: &str) -> Result<Option<Event<K>>, kube::Error> {
-    let Line { kind, object } = match serde_json::from_str(line) {
+fn read(line: String) -> Result<Option<Event>, kube::Error> {
+    let Line { kind, object } = match serde_json::from_str(&line) {
         Ok(line) => line,
         // The last line before it was cut off.
         Err(error) if error.is_eof() => return Ok(None),
         Err(error) => {
-            let status = serde_json::from_str::<Status>(line).ok();
+            let status = serde_json::from_str::<Status>(&line).ok();
             return Err(
                 status.map_or(kube::Error::SerdeError(error), |status| kube::Error::Api(status.boxed()))
             );
         }
     };
     let event = match &*kind {
-        "ADDED" | "MODIFIED" => Guarded::read(object.get()).map(Event::Applied),
-        "DELETED" => Guarded::read(object.get()).map(Event::Deleted),
+        "ADDED" | "MODIFIED" => {
+            let object = place(&line, object.get());
+            return Ok(Some(Event::Applied(Unread { line, object })));
+        }
+        "DELETED" => {
+            let object = place(&line, object.get());
+            return Ok(Some(Event::Deleted(Unread { line, object })));
+        }
         "BOOKMARK" => serde_json::from_str::<Marked>(object.get())
             .map(|mark| Event::Bookmark(mark.metadata.resource_version.unwrap_or_default())),
         "ERROR" => serde_json::from_str(object.get()).map(Event::Refused),
@@ -71,6 +102,12 @@ fn read<K: DeserializeOwned>(line: &str) -> Result<Option<Event<K>>, kube::Error
         _ => return Ok(None),
     };
     event.map(Some).map_err(kube::Error::SerdeError)
+}
+
+/// Where a part of a text is in it.
+fn place(whole: &str, part: &str) -> Range<usize> {
+    let start = (part.as_ptr().addr()).saturating_sub(whole.as_ptr().addr());
+    start..start + part.len()
 }
 
 /// Whether the server or something on the way has ended the connection.
@@ -98,11 +135,19 @@ mod tests {
 
     #[test]
     fn lines_are_read_in_whatever_order_their_members_come() {
-        let object = r#"{"metadata":{"name":"a","resourceVersion":"7","managedFields":[{}]}}"#;
-        let told = |line: &str| match read::<ConfigMap>(line) {
-            Ok(Some(Event::Applied(Guarded(Ok(map))))) => format!("applied {}", map.metadata.name.unwrap()),
-            Ok(Some(Event::Applied(Guarded(Err(other))))) => {
-                format!("misunderstood {}", other.metadata.name.unwrap())
+        let object =
+            r#"{"metadata":{"namespace":"n","name":"a","resourceVersion":"7","managedFields":[{}]}}"#;
+        let kind = Cow::Borrowed("ConfigMap");
+        let told = |line: &str| match read(line.to_owned()) {
+            Ok(Some(Event::Applied(object))) => {
+                let version =
+                    object.key_and_version(&kind).map(|(key, version)| format!("{key} at {version}"));
+                match object.read::<ConfigMap>().unwrap() {
+                    Guarded(Ok(map)) => format!("applied {} {version:?}", map.metadata.name.unwrap()),
+                    Guarded(Err(other)) => {
+                        format!("misunderstood {} {version:?}", other.metadata.name.unwrap())
+                    }
+                }
             }
             Ok(Some(Event::Deleted(_))) => "deleted".to_owned(),
             Ok(Some(Event::Bookmark(version))) => format!("up to {version}"),
@@ -112,11 +157,14 @@ mod tests {
             Err(error) => format!("wrong: {error}"),
         };
         for (line, expected) in [
-            (format!(r#"{{"type":"ADDED","object":{object}}}"#), "applied a"),
-            (format!(r#"{{"object":{object},"type":"MODIFIED"}}"#), "applied a"),
+            (format!(r#"{{"type":"ADDED","object":{object}}}"#), "applied a Some(\"ConfigMap n/a at 7\")"),
+            (format!(r#"{{"object":{object},"type":"MODIFIED"}}"#), "applied a Some(\"ConfigMap n/a at 7\")"),
             (format!(r#"{{"type":"DELETED","object":{object}}}"#), "deleted"),
             (format!(r#"{{"type":"BOOKMARK","object":{object}}}"#), "up to 7"),
-            (r#"{"type":"ADDED","object":{"metadata":{"name":"b"},"data":7}}"#.to_owned(), "misunderstood b"),
+            (
+                r#"{"type":"ADDED","object":{"metadata":{"name":"b"},"data":7}}"#.to_owned(),
+                "misunderstood b None",
+            ),
             (
                 r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410}}"#.to_owned(),
                 "refused 410",

@@ -81,7 +81,7 @@ pub struct Watch<K> {
     reflected: Option<Reflected>,
 }
 
-type Events<K> = BoxStream<'static, Result<Event<K>, kube::Error>>;
+type Events = BoxStream<'static, Result<Event, kube::Error>>;
 type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
 
 /// Whether a watch is alive, for [`crate::Health`].
@@ -335,7 +335,7 @@ where
         self.client.request(request).await
     }
 
-    async fn events(&self, params: &WatchParams, from: &str) -> Result<Events<K>, kube::Error> {
+    async fn events(&self, params: &WatchParams, from: &str) -> Result<Events, kube::Error> {
         let request = Request::new(&self.path).watch(params, from).map_err(kube::Error::BuildRequest)?;
         Ok(events::events(&self.client, request).await?.boxed())
     }
@@ -386,11 +386,28 @@ where
                 Ok(Some(Ok(Event::Bookmark(version)))) => (None, Some(version)),
                 Ok(Some(Ok(Event::Applied(object)))) => {
                     *told += 1;
-                    let seen_version = version_of(&object);
-                    (self.cache.apply(seen(object)), seen_version)
+                    let known = object.key_and_version(&self.vitals.0.kind).and_then(|(key, version)| {
+                        let known = self.cache.of_version(&key, version)?;
+                        Some(((key, Ok(known)), version.to_owned()))
+                    });
+                    let (object, seen_version) = match known {
+                        Some((known, version)) => (known, Some(version)),
+                        None => match object.read() {
+                            Ok(object) => {
+                                let version = version_of(&object);
+                                (seen(object), version)
+                            }
+                            Err(error) => return End::Failed(error),
+                        },
+                    };
+                    (self.cache.apply(object), seen_version)
                 }
                 Ok(Some(Ok(Event::Deleted(object)))) => {
                     *told += 1;
+                    let object = match object.read() {
+                        Ok(object) => object,
+                        Err(error) => return End::Failed(error),
+                    };
                     let seen_version = version_of(&object);
                     (Some(self.cache.delete(seen(object))), seen_version)
                 }
