@@ -1,6 +1,8 @@
 //! The Machine controller in a world: embedded API server, simulated STACKIT, hollow nodes, faults.
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "main/boot_volumes.rs"]
+mod boot_volumes;
 #[path = "main/crowd.rs"]
 mod crowd;
 #[path = "main/crowd_sweep.rs"]

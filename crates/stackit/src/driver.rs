@@ -1,14 +1,15 @@
 mod advice;
+mod boot_volume;
 mod console;
 mod settle;
 
 use crate::{
-    Client, ConsoleLines, Defaults, LabelNames, Place, ProviderSpec, labels,
+    Client, ConsoleLines, Defaults, LabelNames, Place, ProviderSpec,
     listing::Listing,
     poller::Poller,
     spec::Setting,
     status::{self, Progress},
-    wire::{AttachmentChange, NicChange, Server, ServerNic},
+    wire::{NicChange, Server, ServerNic},
 };
 use advice::Advisor;
 use async_trait::async_trait;
@@ -167,16 +168,6 @@ impl StackitDriver {
         }
     }
 
-    /// A server does not always tell what becomes of its boot volume; the attachment does.
-    async fn complete(&self, server: &mut Server) -> Result<(), Failure> {
-        let Some(volume) = server.boot_volume.as_mut() else { return Ok(()) };
-        if let (Some(id), None) = (&volume.id, volume.delete_on_termination) {
-            let attachment = self.client.get_attached_volume(&server.id, id).await?;
-            volume.delete_on_termination = attachment.delete_on_termination;
-        }
-        Ok(())
-    }
-
     async fn carry_out(&self, server: &str, todo: &Todo, wish: &Wish) -> Result<String, Failure> {
         match todo {
             Todo::Allow { network, nic, present, missing } => {
@@ -188,11 +179,6 @@ impl StackitDriver {
                 Ok(format!("the boot volume {volume} goes with its server now"))
             }
         }
-    }
-
-    async fn let_go(&self, server: &str, volume: &str) -> Result<(), Failure> {
-        let change = AttachmentChange { delete_on_termination: Some(true) };
-        self.client.update_attached_volume(server, volume, change).await.map(drop)
     }
 
     /// Adds ranges to a NIC. The API takes whole lists, so a NIC that changed meanwhile is read again.
@@ -233,23 +219,6 @@ impl StackitDriver {
                 Err(failure) => return Err(failure),
             }
         }
-    }
-
-    /// Before a server goes, its boot volume is told to go with it if nobody else would look after it.
-    async fn take_boot_volume_along(&self, order: &Order, server: &mut Server) -> Result<(), Failure> {
-        // A class that cannot be read any more tells nothing; the server was settled when it could.
-        let Ok(spec) = ProviderSpec::parse(&order.spec) else { return Ok(()) };
-        let label = server.labels.as_ref().and_then(|labels| labels.get(labels::BOOT_VOLUME));
-        if label.and_then(Value::as_str) == Some(labels::BOOT_VOLUME_STAYS) {
-            return Ok(());
-        }
-        let wish = Wish { addresses: Vec::new(), ..self.wish(&spec) };
-        if wish.boot_volume(server).is_none() {
-            return Ok(());
-        }
-        self.complete(server).await?;
-        let Some(volume) = wish.boot_volume(server) else { return Ok(()) };
-        self.let_go(&server.id, &volume).await
     }
 }
 
@@ -300,7 +269,10 @@ impl Driver for StackitDriver {
         let began_at = self.clock.now();
         let cluster = Some(identity.domain.as_str());
         let (how, machines) = match id {
-            Some(id) => (How::Asked, self.machines(&self.server(id).await?, cluster)?),
+            Some(id) => {
+                let server = self.server(id).await?.or_else(|| self.poller.remains.of(id.server()));
+                (How::Asked, self.machines(&server, cluster)?)
+            }
             None => return self.listed(&self.poller.next_listing().await?, identity),
         };
         let evidence = Evidence { how, began_at, answered_at: self.clock.now() };
@@ -312,7 +284,7 @@ impl Driver for StackitDriver {
         let wanted = self.own_id(id)?;
         let listing = self.poller.next_listing().await?;
         // A list that does not show it may be behind, and one that shows it as gone is only the second word on that.
-        let Some(server) = listing.server(wanted) else { return self.find(identity, Some(id)).await };
+        let Some(server) = listing.any(wanted) else { return self.find(identity, Some(id)).await };
         let machine = self.machine(server, Some(&identity.domain))?;
         if !machine.state.is_present() {
             return self.find(identity, Some(id)).await;
@@ -391,6 +363,10 @@ impl Driver for StackitDriver {
             None => self.server(id).await?,
         };
         let Some(mut server) = seen else {
+            if let Some(left) = self.poller.remains.of(id.server()) {
+                self.clear_away(order, &left).await?;
+                return Ok(Deletion::Ordered);
+            }
             let evidence = Evidence { how: How::Asked, began_at, answered_at: self.clock.now() };
             return Ok(Deletion::Absent(evidence));
         };
@@ -405,7 +381,7 @@ impl Driver for StackitDriver {
                 if matches!(state, State::Pending | State::Failed { .. })
                     && matches!(failure.code, Code::Aborted | Code::InvalidArgument | Code::NotFound) =>
             {
-                tracing::warn!(%failure, server = server.id, "the boot volume may outlive its server");
+                self.note_boot_volume(&server, &failure).await?;
             }
             other => other?,
         }
@@ -421,8 +397,7 @@ impl Driver for StackitDriver {
             Scope::Domain(domain) | Scope::Class { domain, .. } => Some(domain.as_str()),
             Scope::AnyDomain { .. } => None,
         };
-        let servers = listing.servers().iter().map(|server| &**server);
-        let mut machines = self.machines(servers, cluster)?;
+        let mut machines = self.machines(listing.all(), cluster)?;
         machines.retain(|machine| scope.holds(&machine.marks));
         Ok(Snapshot::new(listing.began_at, listing.answered_at, machines))
     }

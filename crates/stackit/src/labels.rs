@@ -9,9 +9,13 @@ pub const DEFAULT_DOMAIN: &str = "kubernetes.io";
 pub const CLUSTER_SUFFIX: &str = "/cluster";
 /// The create call a server came from.
 pub const ATTEMPT: &str = "hostler.dev/create-attempt";
-/// On a server whose boot volume is to stay when it goes.
+/// On a server whose boot volume is to stay when it goes, and on a boot volume that is still to go when its server is
+/// gone.
 pub const BOOT_VOLUME: &str = "hostler.dev/boot-volume";
 pub const BOOT_VOLUME_STAYS: &str = "stays";
+pub const BOOT_VOLUME_GOES: &str = "goes";
+/// On such a volume: the server that it was made for.
+pub const SERVER: &str = "hostler.dev/server";
 
 /// The keys of the labels of one domain.
 #[derive(Clone, Debug, PartialEq, Eq)]

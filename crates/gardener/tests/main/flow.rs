@@ -85,6 +85,8 @@ impl Stage {
             "servers/{server}/volume-attachments/{volume}",
             "networks/{network}/nics/{nic}",
             "nics",
+            "volumes",
+            "volumes/{volume}",
         ];
         let paths = paths.map(|path| format!("{place}/{path}"));
         let paths = Paths::templates(paths.iter().map(String::as_str));
