@@ -241,6 +241,22 @@ fn own(identity: &Identity, marks: &Marks, server: &str) -> Result<(), Failure> 
     Err(Failure::new(Code::FailedPrecondition, message))
 }
 
+/// An answer to an order that tells of another server is no answer: what became of the order is not known.
+fn ordered(order: &Order, server: &Server, machine: &Machine) -> Result<(), Failure> {
+    let marks = &machine.marks;
+    let marked = order.identity.recognise(marks) == Recognition::Ours
+        && marks.attempt.as_ref() == Some(&order.attempt);
+    // One that tells of no labels at all is not told of as another one.
+    if marked || (server.labels.is_none() && server.name == order.identity.machine) {
+        return Ok(());
+    }
+    let message = format!(
+        "STACKIT answered the order of the machine {:?} with the server {}, which is labelled as another one",
+        order.identity.machine, server.id
+    );
+    Err(Failure::new(Code::Unavailable, message))
+}
+
 fn gone(id: &ProviderId) -> Failure {
     Failure::new(Code::NotFound, format!("the server {id} is gone"))
 }
@@ -299,7 +315,11 @@ impl Driver for StackitDriver {
         spec.check(order, self.setting())?;
         let call = spec.create_call(order, self.setting());
         match self.client.create_server(&call).await {
-            Ok(server) => self.machine(&server, Some(&order.identity.domain)),
+            Ok(server) => {
+                let machine = self.machine(&server, Some(&order.identity.domain))?;
+                ordered(order, &server, &machine)?;
+                Ok(machine)
+            }
             Err(failure) if matches!(failure.code, Code::InvalidArgument | Code::FailedPrecondition) => {
                 let mut told = vec![failure.message.clone()];
                 told.extend(self.advisor.about(&self.client, &spec, &self.defaults).await);
