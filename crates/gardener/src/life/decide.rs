@@ -407,7 +407,7 @@ fn delete_servers(seen: &Observed) -> Step {
         if asked.found.machines().iter().any(|server| is_foreign(server, identity)) {
             return deletion_failed(seen, Operation::Delete, &foreign(id, identity));
         }
-        if let Some(step) = asked.found.machines().iter().find_map(|server| remove(seen, server)) {
+        if let Some(step) = remove_all(seen, asked.found.machines()) {
             return step;
         }
     }
@@ -416,7 +416,7 @@ fn delete_servers(seen: &Observed) -> Step {
         // It came late, of a call that had no clear outcome, and may have a node with pods on it by now.
         return begin(seen);
     }
-    if let Some(step) = listed.found.machines().iter().find_map(|server| remove(seen, server)) {
+    if let Some(step) = remove_all(seen, listed.found.machines()) {
         return step;
     }
     if let (Some(_), Some(asked)) = (id, &seen.sightings.asked)
@@ -443,11 +443,17 @@ fn delete_servers(seen: &Observed) -> Step {
     ))
 }
 
-/// What to do with a server that has to go; nothing once it is gone.
-fn remove(seen: &Observed, server: &Server) -> Option<Step> {
+/// What to do with servers that have to go; nothing once none is shown any more.
+fn remove_all(seen: &Observed, servers: &[Server]) -> Option<Step> {
+    let is_going = |server: &&Server| matches!(server.state, State::Deleting | State::Deleted);
+    let next = servers.iter().find(|server| !is_going(server)).or_else(|| servers.first());
+    next.map(|server| remove(seen, server))
+}
+
+/// What to do with a server that has to go. One that is shown as deleted is waited for until it is not shown.
+fn remove(seen: &Observed, server: &Server) -> Step {
     match server.state {
-        State::Deleted => None,
-        State::Deleting => {
+        State::Deleting | State::Deleted => {
             let id = &server.provider_id;
             let wait = Step::Wait {
                 reason: "ServerDeleting",
@@ -456,14 +462,14 @@ fn remove(seen: &Observed, server: &Server) -> Option<Step> {
             };
             let overdue = seen.operation_at.is_some_and(|at| seen.now.duration_since(at) > DELETE_WITHIN);
             if !overdue {
-                return Some(wait);
+                return wait;
             }
             let message =
                 format!("the server {id} is still {}: look at it in the cloud's portal", server.raw_state);
             let failure = Failure::new(Code::DeadlineExceeded, message);
-            Some(written_or(seen, deletion_failure(Operation::Delete, &failure), wait))
+            written_or(seen, deletion_failure(Operation::Delete, &failure), wait)
         }
-        _ => Some(Step::DeleteServer(server.provider_id.clone())),
+        _ => Step::DeleteServer(server.provider_id.clone()),
     }
 }
 
