@@ -159,7 +159,14 @@ const SHOWN: &[(&str, &[&str])] = &[
         "a lost answer and a late list",
         &["one_life_survives_unknown_outcomes_with_a_lagging_list_and_an_ignored_selector"],
     ),
-    ("boot volumes without `bootVolume` stay", &["everything_is_done_to_a_server_before_it_counts"]),
+    (
+        "boot volumes without `bootVolume` stay",
+        &[
+            "everything_is_done_to_a_server_before_it_counts",
+            "a_server_that_is_given_up_while_it_is_made_leaves_no_volume",
+            "a_class_that_changed_orphans_no_volume",
+        ],
+    ),
     ("NICs and volumes made besides", &["what_was_given_stays_and_what_was_made_goes"]),
     (
         "the server's state is ignored",
@@ -201,7 +208,10 @@ const SHOWN: &[(&str, &[&str])] = &[
         ],
     ),
     ("a wrong Secret at the start", &["a_broken_secret_works_at_once_when_it_is_corrected"]),
-    ("without a key, credentials of the surroundings", &["what_is_missing_is_told_before_any_call"]),
+    (
+        "without a key, credentials of the surroundings",
+        &["what_is_missing_is_told_before_any_call", "credentials_that_lie_about_are_not_used"],
+    ),
     (
         "no timeout, retry, limit",
         &[
@@ -225,9 +235,13 @@ const SHOWN: &[(&str, &[&str])] = &[
             "allowed_addresses_hold_also_when_somebody_takes_them_away",
             "ranges_are_read_as_go_reads_them",
             "a_nic_that_changes_at_the_same_time_is_read_again",
+            "ranges_that_a_class_gets_later_reach_the_machines_that_run",
         ],
     ),
-    ("labels are not changed", &["labels_of_another_domain_are_another_world"]),
+    (
+        "labels are not changed",
+        &["labels_that_a_class_gets_later_change_no_server", "labels_of_another_domain_are_another_world"],
+    ),
     ("types, images and quotas", &["a_refusal_names_what_does_not_exist_and_what_does"]),
     (
         "no metrics, ids of requests",
