@@ -20,12 +20,26 @@ pub fn decide(seen: &Observed) -> Step {
     match (seen.deleting, seen.has_finalizer) {
         (true, false) => Step::Done,
         (true, true) => deletion(seen),
-        (false, false) => Step::AddFinalizer,
+        (false, false) if !is_new(seen) => Step::AddFinalizer,
         (false, true) if seen.node_lost || seen.node.as_ref().is_some_and(|node| node.going) => {
             Step::DeleteMachine
         }
-        (false, true) => preserve::beside(seen, creation(seen)),
+        (false, _) => preserve::beside(seen, creation(seen)),
     }
+}
+
+/// Whether nobody has begun with it. It gets its finalizer with the mark of its first order, so until then it can go
+/// without being asked for.
+fn is_new(seen: &Observed) -> bool {
+    let unborn = matches!(seen.phase, Phase::Empty | Phase::CrashLoopBackOff | Phase::Failed);
+    unborn && seen.untouched && seen.provider_id.is_none() && !seen.has_node_label
+}
+
+/// Whether another program has begun with it and left no more than the finalizer. That one writes nothing before its
+/// order, which may be on its way, or done and in no list yet.
+fn is_begun_by_others(seen: &Observed) -> bool {
+    let nothing_known = seen.provider_id.is_none() && seen.replaces.is_none() && seen.attempt.is_none();
+    seen.has_finalizer && nothing_known && !seen.placed
 }
 
 fn creation(seen: &Observed) -> Step {
@@ -36,7 +50,8 @@ fn creation(seen: &Observed) -> Step {
         let step = if seen.has_target { of_node() } else { Step::Done };
         return upkeep::beside(seen, step);
     }
-    if is_given_up(seen) && seen.attempt.is_none() && seen.replaces.is_none() {
+    let nothing_ordered = seen.attempt.is_none() && seen.replaces.is_none() && !is_begun_by_others(seen);
+    if is_given_up(seen) && nothing_ordered {
         // Nothing was ordered of which anything could come.
         return Step::Done;
     }
@@ -73,11 +88,17 @@ fn first_server(seen: &Observed) -> Step {
         return step;
     }
     // Without a look that succeeds nothing is marked: a mark binds the machine to the place it was made for.
-    let Some(listed) = &seen.sightings.listed else { return Step::List };
+    let Some(listed) = &seen.sightings.listed else {
+        // The look after the mark is the last thing before the order.
+        let token = token::before_order(seen).filter(|_| seen.attempt_unsent);
+        return token.unwrap_or(Step::List);
+    };
     if let Some(server) = replace::preferred(seen, listed) {
         return Step::Adopt(server.provider_id.clone());
     }
-    let Some(mark) = &seen.attempt else { return order_anew(seen) };
+    let Some(mark) = &seen.attempt else {
+        return if is_begun_by_others(seen) { Step::MarkOthers } else { order_anew(seen) };
+    };
     let age = seen.now.duration_since(mark.at);
     if seen.attempt_unsent {
         // The look must come after the mark, or another writer's server could slip in between. If by the
@@ -116,6 +137,8 @@ fn order_anew(seen: &Observed) -> Step {
     match (&seen.refused, seen.order_in) {
         (Some(failure), _) => creation_failed(seen, Operation::Create, failure),
         (None, Some(time)) => Step::Rest(time),
+        // Without its finalizer it could go and leave a token behind.
+        (None, None) if !seen.has_finalizer => Step::MarkAttempt,
         (None, None) => token::before_order(seen).unwrap_or(Step::MarkAttempt),
     }
 }
@@ -313,15 +336,6 @@ fn farewell(seen: &Observed) -> Step {
     token::no_more(seen).unwrap_or(Step::RemoveFinalizer)
 }
 
-/// Whether there is no server and cannot be one, without asking any cloud: nothing that is written tells of an
-/// attempt, and as what is needed for one is not there, none could be made.
-///
-/// What another program did that writes nothing before its call is not seen. It would have kept the class by its
-/// finalizer; who tears that off has to look after the servers.
-fn never_ordered(seen: &Observed) -> bool {
-    seen.untouched && seen.provider_id.is_none() && !seen.has_node_label && seen.ready_to_act.is_err()
-}
-
 /// Before the drain the node's name must be known. It is written with the server's id, so without a name
 /// there is no server, or one whose id we never learnt.
 fn name_node(seen: &Observed) -> Step {
@@ -338,9 +352,6 @@ fn name_node(seen: &Observed) -> Step {
     }
     if seen.has_node_label {
         return next(text::DRAIN);
-    }
-    if never_ordered(seen) {
-        return without_server();
     }
     let identity = match &seen.ready_to_act {
         Ok(identity) => identity,
@@ -383,12 +394,6 @@ fn status_unknown(seen: &Observed, failure: &Failure) -> Step {
 
 /// Every server that carries the identity goes, and the cloud has to say twice that none is left.
 fn delete_servers(seen: &Observed) -> Step {
-    if never_ordered(seen) {
-        return Step::WriteStatus(deleting_with(
-            format!("VM not found. Continuing deletion flow. {}", text::DELETE_NODE),
-            OperationState::Processing,
-        ));
-    }
     let identity = match &seen.ready_to_act {
         Ok(identity) => identity,
         Err(failure) => return deletion_failed(seen, Operation::FindForDelete, failure),
@@ -423,6 +428,9 @@ fn delete_servers(seen: &Observed) -> Step {
         && !gone_twice(asked, listed)
     {
         return Step::List;
+    }
+    if is_begun_by_others(seen) {
+        return Step::MarkOthers;
     }
     if let Some(mark) = &seen.attempt
         && !seen.attempt_unsent

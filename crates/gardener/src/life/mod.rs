@@ -166,6 +166,8 @@ pub struct Observed {
     pub attempt_unsent: bool,
     /// Nothing on the Machine tells of an attempt to make a server, sent or not.
     pub untouched: bool,
+    /// It is written down where its server is or may be.
+    pub placed: bool,
     /// Class, Secret and driver are there.
     pub ready_to_act: Result<Identity, Failure>,
     /// Why class or Secret could still vanish under a server that is made now.
@@ -236,8 +238,11 @@ pub enum Step {
     Ask(ProviderId),
     /// List the servers that carry the identity, in a list begun now.
     List,
-    /// Write a fresh attempt mark on the Machine, its version as precondition.
+    /// Write a fresh attempt mark on the Machine, its version as precondition. A new Machine gets its finalizer with
+    /// it: whoever finds one without the other knows that somebody else put it there.
     MarkAttempt,
+    /// Write a mark for an order that another program may have sent. It counts as sent.
+    MarkOthers,
     /// Write the mark once more with the time of now. Its call counts as sent.
     Redate(AttemptMark),
     /// Look for the machine's bootstrap token.

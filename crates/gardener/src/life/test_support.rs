@@ -25,6 +25,7 @@ pub(super) fn observed() -> Observed {
         attempt: None,
         attempt_unsent: false,
         untouched: false,
+        placed: true,
         ready_to_act: Err(Failure::new(Code::Unavailable, "not needed")),
         not_kept: None,
         refused: None,

@@ -3,7 +3,7 @@
 
 use super::{
     AttemptMark, Machine, MachineController, Means, Memory, Next, Purpose, Sightings, Tried, health,
-    observe::is_untouched, token,
+    observe::has_finalizer, token,
 };
 use crate::{
     api::{MachineClass, OperationState, OperationType, Phase, names},
@@ -39,30 +39,22 @@ impl MachineController {
         means: Result<Means, Failure>,
     ) -> Result<Next, Trouble> {
         match step {
-            Step::AddFinalizer => {
-                let untouched = machine.spec.provider_id.is_empty() && is_untouched(&machine);
-                let add = |machine: &mut Machine| machine.finalizers_mut().push(names::FINALIZER.to_owned());
-                let written = self.write(machine, memory, add).await;
-                if let (Ok(Next::Again(machine)), true) = (&written, untouched) {
+            Step::AddFinalizer => self.write(machine, memory, hold).await,
+            Step::MarkAttempt => {
+                // An earlier attempt, if there was one, is ruled out where it was made.
+                let place = self.means(&machine, Purpose::OrderAnew).map_err(Trouble::new)?.place;
+                *memory = Memory { attempt_unsent: true, token: memory.token.take(), ..Memory::default() };
+                let new = !has_finalizer(&machine);
+                let written = self.write(machine, memory, self.mark(place)).await;
+                if let (Ok(Next::Again(machine)), true) = (&written, new) {
                     self.tokens_made.open(machine);
                 }
                 written
             }
-            Step::MarkAttempt => {
-                let mark = AttemptMark {
-                    attempt: Attempt(self.chance.text(MARK_ALPHABET, 10)),
-                    at: self.clock.now(),
-                };
-                // An earlier attempt, if there was one, is ruled out where it was made.
-                let place = self.means(&machine, Purpose::OrderAnew).map_err(Trouble::new)?.place;
-                *memory = Memory { attempt_unsent: true, token: memory.token.take(), ..Memory::default() };
-                self.write(machine, memory, |machine| {
-                    let annotations = machine.annotations_mut();
-                    annotations.remove(names::REPLACES_ANNOTATION);
-                    annotations.insert(names::ATTEMPT_ANNOTATION.to_owned(), mark.render());
-                    annotations.insert(names::PLACE_ANNOTATION.to_owned(), place);
-                })
-                .await
+            Step::MarkOthers => {
+                let place = means.map_err(Trouble::new)?.place;
+                *memory = Memory::default();
+                self.write(machine, memory, self.mark(place)).await
             }
             Step::Redate(mark) => {
                 let mark = AttemptMark { at: self.clock.now(), ..mark };
@@ -81,6 +73,7 @@ impl MachineController {
                     ..Memory::default()
                 };
                 self.write(machine, memory, move |machine| {
+                    hold(machine);
                     machine.spec.provider_id = id.to_string();
                     let annotations = machine.annotations_mut();
                     annotations.remove(names::ATTEMPT_ANNOTATION);
@@ -177,6 +170,19 @@ impl MachineController {
             Step::Wait { reason, again, .. } => Ok(Next::End(Outcome::Wait { reason, check: Some(again) })),
             Step::Rest(time) => Ok(Next::End(Outcome::After(time))),
             Step::Done => Ok(Next::End(Outcome::Done)),
+        }
+    }
+
+    /// Writes a new mark for an order in this place.
+    fn mark(&self, place: String) -> impl FnOnce(&mut Machine) + use<> {
+        let attempt = Attempt(self.chance.text(MARK_ALPHABET, 10));
+        let mark = AttemptMark { attempt, at: self.clock.now() };
+        move |machine| {
+            hold(machine);
+            let annotations = machine.annotations_mut();
+            annotations.remove(names::REPLACES_ANNOTATION);
+            annotations.insert(names::ATTEMPT_ANNOTATION.to_owned(), mark.render());
+            annotations.insert(names::PLACE_ANNOTATION.to_owned(), place);
         }
     }
 
@@ -459,6 +465,13 @@ impl MachineController {
             &format!("ordered the deletion of {id}"),
         );
         Ok(deletion)
+    }
+}
+
+/// Puts our finalizer on a Machine.
+fn hold(machine: &mut Machine) {
+    if !has_finalizer(machine) {
+        machine.finalizers_mut().push(names::FINALIZER.to_owned());
     }
 }
 

@@ -135,7 +135,7 @@ impl MachineController {
             created_at: meta.creation_timestamp.as_ref().map_or(now, |time| time.0),
             creation_timeout: creation_timeout(machine, self.options.creation_timeout),
             deleting: meta.deletion_timestamp.is_some(),
-            has_finalizer: machine.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
+            has_finalizer: has_finalizer(machine),
             phase: status.current_status.phase,
             phase_since: status.current_status.last_update_time.map(|time| time.0),
             description: status.last_operation.description,
@@ -147,6 +147,7 @@ impl MachineController {
             attempt: attempt_of(machine),
             attempt_unsent: memory.attempt_unsent,
             untouched: is_untouched(machine),
+            placed: machine.annotations().contains_key(names::PLACE_ANNOTATION),
             ready_to_act: means.as_ref().map(|means| means.order.identity.clone()).map_err(Clone::clone),
             not_kept: provider_id
                 .is_none()
@@ -233,8 +234,13 @@ fn is_elsewhere(machine: &str, node: &str) -> bool {
     }
 }
 
+/// Whether a machine has our finalizer.
+pub(super) fn has_finalizer(machine: &Machine) -> bool {
+    machine.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER)
+}
+
 /// Whether nothing on the machine tells of an attempt to make a server.
-pub(super) fn is_untouched(machine: &Machine) -> bool {
+fn is_untouched(machine: &Machine) -> bool {
     let marks = [names::ATTEMPT_ANNOTATION, names::PLACE_ANNOTATION, names::REPLACES_ANNOTATION];
     let known = machine.status.as_ref().is_some_and(|status| !status.last_known_state.is_empty());
     !known && !marks.iter().any(|name| machine.annotations().contains_key(*name))

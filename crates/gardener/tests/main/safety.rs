@@ -1,6 +1,9 @@
 //! What must never happen to a server, a node or a Machine, however odd the world gets.
 
-use crate::flow::{CLUSTER, LONG, NAMESPACE, PROJECT, REGION, SOON, Stage, from, machine, ours, secret};
+use crate::{
+    flow::{CLUSTER, LONG, NAMESPACE, PROJECT, REGION, SOON, Stage, from, machine, ours, secret},
+    orphans::plant,
+};
 use hostler_gardener::api::{Machine, Phase};
 use hostler_sim::{Boundary, Break, Class, Fault, Plan, stackit::Settings};
 use k8s_openapi::api::{
@@ -16,6 +19,8 @@ use std::{
     },
     time::Duration,
 };
+
+const FINALIZER: &str = "machine.sapcloud.io/machine-controller-manager";
 
 fn is_create(boundary: &Boundary) -> bool {
     boundary.verb == "POST" && boundary.template.ends_with("/servers")
@@ -330,6 +335,84 @@ async fn a_machine_that_never_had_a_server_can_go_without_its_class() {
     stage.delete_machine("m-2").await;
     stage.world.run_for(LONG).await;
     assert!(stage.machines().get("m-2").await.is_ok());
+}
+
+/// A Machine as the Go provider leaves it behind in the middle of its order: it has the finalizer, and maybe a failure.
+async fn begun_by_go(stage: &Stage, name: &str, status: Option<Value>) {
+    let mut begun = machine(name);
+    begun["metadata"]["finalizers"] = json!([FINALIZER]);
+    stage.create(stage.machines(), begun).await;
+    if let Some(status) = status {
+        let machines = Api::<Machine>::namespaced(stage.admin.clone(), NAMESPACE);
+        let patch = kube::api::Patch::Merge(json!({"status": status}));
+        machines.patch_status(name, &kube::api::PatchParams::default(), &patch).await.unwrap();
+    }
+}
+
+fn crashed(code: &str) -> Value {
+    let description =
+        format!("Cloud provider message - machine codes error: code = [{code}] message = [no answer]");
+    json!({"currentStatus": {"phase": "CrashLoopBackOff"}, "lastOperation": {"type": "Create", "state": "Failed",
+        "errorCode": code, "description": description}})
+}
+
+fn states_of_go() -> [Option<Value>; 4] {
+    let mut known = crashed("Internal");
+    known["lastKnownState"] = json!("CREATING");
+    [None, Some(crashed("DeadlineExceeded")), Some(crashed("Unavailable")), Some(known)]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_another_program_has_just_ordered_is_not_ordered_again() {
+    for (number, status) in states_of_go().into_iter().enumerate() {
+        let lag = Settings { list_lag: Duration::from_secs(25), ..Settings::default() };
+        let mut stage = Stage::new(Plan::seeded(30 + number as u64), lag).await;
+        stage.create_class_and_secret().await;
+        begun_by_go(&stage, "m-2", status.clone()).await;
+        plant(&stage, "m-2", "small", CLUSTER);
+        stage.start_controller();
+        stage.run_until_phase("m-2", Phase::Running, LONG).await.unwrap();
+        assert_eq!(stage.cloud.calls().get("CreateServer"), None, "{status:?}");
+        assert_eq!(ours(&stage.cloud.servers()).count(), 1, "{status:?}");
+
+        // Nothing was ordered: then it is, only later.
+        begun_by_go(&stage, "m-3", status.clone()).await;
+        stage.world.run_for(Duration::from_mins(1)).await;
+        assert_eq!(stage.cloud.calls().get("CreateServer"), None, "{status:?}: nobody knows yet");
+        stage.run_until_phase("m-3", Phase::Running, LONG).await.unwrap();
+        assert_eq!(stage.cloud.calls()["CreateServer"], 1, "{status:?}");
+        let violations = stage.world.wire().unwrap().violations();
+        assert_eq!(violations, [], "{status:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_another_program_has_begun_with_goes_with_the_server_it_may_have() {
+    for (number, status) in states_of_go().into_iter().enumerate() {
+        for class_is_there in [true, false] {
+            let case = format!("{status:?}, class {class_is_there}");
+            let lag = Settings { list_lag: Duration::from_secs(25), ..Settings::default() };
+            let mut stage = Stage::new(Plan::seeded(34 + number as u64), lag).await;
+            begun_by_go(&stage, "m-2", status.clone()).await;
+            plant(&stage, "m-2", "small", CLUSTER);
+            stage.delete_machine("m-2").await;
+            if class_is_there {
+                stage.create_class_and_secret().await;
+            }
+            stage.start_controller();
+            if !class_is_there {
+                stage.world.run_for(LONG).await;
+                assert!(stage.machines().get("m-2").await.is_ok(), "{case}");
+                assert_eq!(ours(&stage.cloud.servers()).count(), 1, "{case}");
+                stage.create_class_and_secret().await;
+            }
+            stage.run_until_gone("m-2", LONG).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+            stage.world.run_for(LONG).await;
+            let violations = stage.world.wire().unwrap().violations();
+            assert_eq!(violations, [], "{case}");
+            assert_eq!(ours(&stage.cloud.servers()).count(), 0, "{case}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -67,6 +67,9 @@ impl World {
             Step::Settle(server) if owner(&server.provider_id).is_some_and(|owner| owner != index) => {
                 Some("a foreign server was settled")
             }
+            Step::Create | Step::MakeToken(_) if !written.finalizer => {
+                Some("something is made for a machine that nobody holds")
+            }
             Step::Create if self.has_target && self.rich && self.actors[index].token == Token::None => {
                 Some("a server was ordered that cannot join")
             }
@@ -174,8 +177,14 @@ impl World {
             Step::MarkAttempt => {
                 *memory = Memory { unsent: true, token: memory.token, ..Memory::default() };
                 memory.note('m');
+                written.finalizer = true;
                 written.attempt = Some(Age::Young);
                 written.replaces = None;
+                written.place = true;
+            }
+            Step::MarkOthers => {
+                *memory = Memory::default();
+                written.attempt = Some(Age::Young);
                 written.place = true;
             }
             Step::Redate(_) => {
@@ -187,6 +196,7 @@ impl World {
                 memory.created = created;
             }
             Step::Adopt(target) => {
+                written.finalizer = true;
                 written.provider_id = Some(number(target));
                 written.node_label = has_target;
                 written.replaces = None;

@@ -116,6 +116,7 @@ impl Actor {
             attempt: written.attempt.map(|_| AttemptMark { attempt: Attempt("x".into()), at }),
             attempt_unsent: memory.unsent,
             untouched: written.attempt.is_none() && !written.place && written.replaces.is_none(),
+            placed: written.place,
             ready_to_act: if class { Ok(identity(actor)) } else { Err(failure()) },
             not_kept: None,
             refused: None,
