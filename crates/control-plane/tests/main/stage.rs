@@ -7,7 +7,7 @@ use hostler_control_plane::{Process, Program, Store};
 use hostler_gardener::api::{Machine, MachineClass};
 use hostler_sim::{
     Context, HollowNodes, Paths, Plan, Proxy, World,
-    stackit::{ServerView, Settings, Stackit},
+    stackit::{NicView, ServerView, Settings, Stackit, VolumeView},
 };
 use k8s_openapi::api::core::v1::{Namespace, Node, Secret};
 use kube::{
@@ -220,6 +220,23 @@ impl Stage {
         servers.into_iter().filter(|server| server.id != self.foreign).collect()
     }
 
+    /// The volumes that are not those of somebody else's server.
+    pub fn volumes(&self) -> Vec<VolumeView> {
+        let volumes = self.cloud.volumes().into_iter();
+        volumes.filter(|volume| volume.server.as_ref() != Some(&self.foreign)).collect()
+    }
+
+    /// The same of NICs.
+    pub fn nics(&self) -> Vec<NicView> {
+        let nics = self.cloud.nics().into_iter();
+        nics.filter(|nic| nic.server.as_ref() != Some(&self.foreign)).collect()
+    }
+
+    /// The id of somebody else's server.
+    pub fn foreign(&self) -> &str {
+        &self.foreign
+    }
+
     /// Those of the samples: a Secret, and the class `small`.
     pub async fn create_class_and_secret(&self) {
         let secret = self.sample("secret");
@@ -267,11 +284,8 @@ impl Stage {
         .await;
         let servers: Vec<String> = self.servers().into_iter().map(|server| server.name).collect();
         assert_eq!(servers, [""; 0], "servers were leaked\n{}", self.story());
-        let others = Some(&self.foreign);
-        let volumes = self.cloud.volumes().into_iter().filter(|volume| volume.server.as_ref() != others);
-        assert_eq!(volumes.collect::<Vec<_>>(), [], "volumes were leaked\n{}", self.story());
-        let nics = self.cloud.nics().into_iter().filter(|nic| nic.server.as_ref() != others);
-        assert_eq!(nics.collect::<Vec<_>>(), [], "NICs were leaked\n{}", self.story());
+        assert_eq!(self.volumes(), [], "volumes were leaked\n{}", self.story());
+        assert_eq!(self.nics(), [], "NICs were leaked\n{}", self.story());
         let nodes = Api::<Node>::all(self.admin.clone()).list(&ListParams::default()).await.unwrap();
         let prefix = &self.namespace;
         let left: Vec<&str> = nodes
@@ -339,7 +353,7 @@ async fn run_binary(context: Context, directory: &Directory, namespace: &str, mo
 }
 
 /// A kubeconfig without credentials: the proxy brings them.
-fn kubeconfig_to(url: &str) -> String {
+pub fn kubeconfig_to(url: &str) -> String {
     format!(
         "apiVersion: v1
 kind: Config
