@@ -17,7 +17,8 @@ const PLANE: [&str; 4] = ["etcd", "kube-apiserver", "kube-controller-manager", "
 const GARDENER: &str = "machine-controller-manager";
 const CLUSTER_API: [&str; 3] = ["cluster-api", "kubeadm-bootstrap", "kubeadm-control-plane"];
 const KUBECTL: &str = "kubectl";
-const OTHERS: [&str; 2] = ["clusterctl", "stackit-machine-controller"];
+const PROVIDER: &str = "stackit-machine-controller";
+const OTHERS: [&str; 2] = ["clusterctl", PROVIDER];
 /// The exit code that tells of a machine without Go.
 const NO_GO: i32 = 3;
 /// The test that tells how many conformance cases there are, and the word before the number.
@@ -86,6 +87,7 @@ fn needed(tests: &[String], stories: bool) -> Vec<&'static str> {
             "conformance" | "supervision" => {}
             "cluster_api" => CLUSTER_API.into_iter().for_each(&mut add),
             "definitions" | "drain" | "faults" | "gardener" | "rights" => add(GARDENER),
+            "beside" | "take_over" => [GARDENER, PROVIDER].into_iter().for_each(&mut add),
             // Also whoever is new here, until it says what it needs.
             _ => [GARDENER, KUBECTL].into_iter().chain(CLUSTER_API).chain(OTHERS).for_each(&mut add),
         }
@@ -174,11 +176,12 @@ mod tests {
             "kubeadm-bootstrap",
             "kubeadm-control-plane",
             "clusterctl",
-            "stackit-machine-controller",
+            PROVIDER,
         ];
-        let cases: [(&[&str], bool, &[&str]); 6] = [
+        let cases: [(&[&str], bool, &[&str]); 7] = [
             (&["conformance::every_case_passes"], false, &[]),
             (&["faults::a", "rights::b"], false, &[GARDENER]),
+            (&["beside::a", "take_over::b"], false, &[GARDENER, PROVIDER]),
             (&["cluster_api::a", "supervision::b"], false, &CLUSTER_API),
             (&["conformance::a"], true, &[KUBECTL]),
             (&["commands::a", "gardener::b"], true, &all),
