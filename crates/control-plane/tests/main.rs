@@ -22,6 +22,8 @@ mod gardener;
 mod rights;
 #[path = "main/stage.rs"]
 mod stage;
+#[path = "main/strategies.rs"]
+mod strategies;
 #[path = "main/supervision.rs"]
 mod supervision;
 #[path = "main/take_over.rs"]

@@ -86,7 +86,7 @@ fn needed(tests: &[String], stories: bool) -> Vec<&'static str> {
         match test.split("::").next().unwrap_or_default() {
             "conformance" | "supervision" => {}
             "cluster_api" => CLUSTER_API.into_iter().for_each(&mut add),
-            "definitions" | "drain" | "faults" | "gardener" | "rights" => add(GARDENER),
+            "definitions" | "drain" | "faults" | "gardener" | "rights" | "strategies" => add(GARDENER),
             "beside" | "take_over" => [GARDENER, PROVIDER].into_iter().for_each(&mut add),
             // Also whoever is new here, until it says what it needs.
             _ => [GARDENER, KUBECTL].into_iter().chain(CLUSTER_API).chain(OTHERS).for_each(&mut add),

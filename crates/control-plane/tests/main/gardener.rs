@@ -51,7 +51,7 @@ pub async fn available(deployments: &Api<DynamicObject>, name: &str) -> u64 {
     found.and_then(|object| object.data["status"]["availableReplicas"].as_u64()).unwrap_or_default()
 }
 
-async fn scale(deployments: &Api<DynamicObject>, name: &str, replicas: u32) {
+pub async fn scale(deployments: &Api<DynamicObject>, name: &str, replicas: u32) {
     let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
     deployments.patch(name, &PatchParams::default(), &patch).await.unwrap();
 }
