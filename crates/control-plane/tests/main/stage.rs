@@ -23,7 +23,7 @@ use std::{
     fmt::Debug,
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -106,6 +106,8 @@ pub struct Stage {
     pub directory: Arc<Directory>,
     /// A server of somebody else's in the same project.
     foreign: String,
+    /// Names of servers that never had a Machine.
+    orphans: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Stage {
@@ -145,7 +147,8 @@ impl Stage {
         let nodes = world.start_hollow_nodes();
         world.add_background(cloud.clone().drive(nodes.clone()));
         let directory = Arc::new(Directory::new());
-        let stage = Self { world, cloud, nodes, admin, namespace, directory, foreign };
+        let orphans = Arc::default();
+        let stage = Self { world, cloud, nodes, admin, namespace, directory, foreign, orphans };
         stage.watch_invariants();
         stage
     }
@@ -184,8 +187,10 @@ impl Stage {
     /// others is untouched.
     fn watch_invariants(&self) {
         let (cloud, foreign, machines) = (self.cloud.clone(), self.foreign.clone(), self.machines());
+        let orphans = self.orphans.clone();
         self.world.observe(Arc::new(move || {
             let (cloud, foreign, machines) = (cloud.clone(), foreign.clone(), machines.clone());
+            let orphans = orphans.lock().unwrap().clone();
             Box::pin(async move {
                 // First the servers: a Machine that comes or goes meanwhile must not look like a leak.
                 let servers = cloud.servers();
@@ -200,6 +205,7 @@ impl Stage {
                     }
                     let machine = machines.get_opt(&server.name).await.map_err(|error| error.to_string())?;
                     if machine.is_none()
+                        && !orphans.contains(&server.name)
                         && cloud.servers().iter().any(|now| now.id == server.id && !going(&now))
                     {
                         return Err(format!("leaked: {} has a server and no Machine", server.name));
@@ -218,6 +224,17 @@ impl Stage {
     pub fn servers(&self) -> Vec<ServerView> {
         let servers = self.cloud.servers();
         servers.into_iter().filter(|server| server.id != self.foreign).collect()
+    }
+
+    /// Puts a server of the class `small` there whose Machine is gone.
+    pub fn plant_orphan(&self, name: &str) {
+        self.orphans.lock().unwrap().insert(name.to_owned());
+        let labels = [
+            ("kubernetes.io/machine", name),
+            ("kubernetes.io/machineclass", "small"),
+            ("kubernetes.io/cluster", &self.namespace),
+        ];
+        self.cloud.add_foreign(PROJECT, REGION, name, &labels);
     }
 
     /// The volumes that are not those of somebody else's server.
