@@ -18,6 +18,8 @@ mod drain;
 mod faults;
 #[path = "main/gardener.rs"]
 mod gardener;
+#[path = "main/image.rs"]
+mod image;
 #[path = "main/rights.rs"]
 mod rights;
 #[path = "main/stage.rs"]

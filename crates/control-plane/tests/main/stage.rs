@@ -55,7 +55,8 @@ pub fn hostler() -> PathBuf {
     named("HOSTLER_BINARY")
 }
 
-fn named(variable: &str) -> PathBuf {
+/// What `cargo xtask test real` has named in a variable.
+pub fn named(variable: &str) -> PathBuf {
     let value = env::var_os(variable);
     PathBuf::from(value.unwrap_or_else(|| panic!("{variable} is not set: run `cargo xtask test real`")))
 }
