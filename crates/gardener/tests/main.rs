@@ -9,6 +9,8 @@ mod crowd;
 mod crowd_sweep;
 #[path = "main/crowds.rs"]
 mod crowds;
+#[path = "main/cut_short.rs"]
+mod cut_short;
 #[path = "main/defects.rs"]
 mod defects;
 #[path = "main/doubles.rs"]

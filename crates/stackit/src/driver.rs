@@ -426,10 +426,9 @@ impl Driver for StackitDriver {
         let (project, names) = (self.client.place().project.clone(), self.names.clone());
         self.poller.changes(move |server| {
             let marks = names.marks(server, None);
-            let identity = match (marks.domain, marks.machine, marks.class) {
-                (Some(domain), Some(machine), Some(class)) => Some(Identity { domain, machine, class }),
-                _ => None,
-            };
+            let domain = marks.domain.unwrap_or_default();
+            let identity = marks.machine.zip(marks.class);
+            let identity = identity.map(|(machine, class)| Identity { domain, machine, class });
             Some(Change::Machine { id: ProviderId::stackit(&project, &server.id).ok()?, identity })
         })
     }

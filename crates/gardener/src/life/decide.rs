@@ -19,13 +19,36 @@ const KEPT_SOON: Duration = Duration::from_secs(5);
 pub fn decide(seen: &Observed) -> Step {
     match (seen.deleting, seen.has_finalizer) {
         (true, false) => Step::Done,
-        (true, true) => deletion(seen),
+        (true, true) => note_place(seen).unwrap_or_else(|| deletion(seen)),
         (false, false) if !is_new(seen) => Step::AddFinalizer,
         (false, true) if seen.node_lost || seen.node.as_ref().is_some_and(|node| node.going) => {
             Step::DeleteMachine
         }
-        (false, _) => preserve::beside(seen, creation(seen)),
+        (false, _) => {
+            let step = note_place(seen).unwrap_or_else(|| preserve::beside(seen, creation(seen)));
+            if step == Step::Done && lacks_place(seen) { Step::Rest(upkeep::EVERY) } else { step }
+        }
     }
+}
+
+/// Whether it has a server of another program, which writes down nowhere where it is.
+fn lacks_place(seen: &Observed) -> bool {
+    let known = matches!(seen.provider_id, Some(Ok(_))) && seen.attempt.is_none() && seen.replaces.is_none();
+    known && !seen.placed && seen.has_finalizer
+}
+
+/// A server is looked for where it was ordered, whatever class and Secret say by then. Of one that another program has
+/// ordered that is noted at first sight, while they still lead to it.
+fn note_place(seen: &Observed) -> Option<Step> {
+    let (Some(Ok(id)), Ok(identity), None) = (&seen.provider_id, &seen.ready_to_act, &seen.failure) else {
+        return None;
+    };
+    if !lacks_place(seen) {
+        return None;
+    }
+    let Some(asked) = &seen.sightings.asked else { return Some(Step::Ask(id.clone())) };
+    let own = |server: &&Server| server.state.is_present() && !is_foreign(server, identity);
+    asked.found.machines().first().filter(own).map(|_| Step::Adopt(id.clone()))
 }
 
 /// Whether nobody has begun with it. It gets its finalizer with the mark of its first order, so until then it can go
@@ -110,7 +133,7 @@ fn first_server(seen: &Observed) -> Step {
     if mark.is_from_the_future(seen.now) {
         return Step::Redate(mark.clone());
     }
-    if mark.ruled_out_by(&listed.evidence, seen.list_lag) {
+    if mark.ruled_out_by(&listed.evidence, seen) {
         return order_anew(seen);
     }
     Step::Wait {
@@ -119,7 +142,7 @@ fn first_server(seen: &Observed) -> Step {
             "no server has come of the create call of {} so far; no second one is sent until the cloud's lists show that none will",
             mark.at
         ),
-        again: mark.wait(seen.now, seen.list_lag),
+        again: mark.wait(seen),
     }
 }
 
@@ -324,6 +347,7 @@ fn deletion(seen: &Observed) -> Step {
         Cursor::DeleteNode => match &seen.node {
             Some(node) if node.held => Step::ReleaseNode,
             Some(_) => Step::DeleteNode,
+            None if seen.node_unseen => Step::FindNode,
             // Nothing is asked for between this and the end, so nobody could go on from a word about it.
             None => farewell(seen),
         },
@@ -434,7 +458,7 @@ fn delete_servers(seen: &Observed) -> Step {
     }
     if let Some(mark) = &seen.attempt
         && !seen.attempt_unsent
-        && !mark.ruled_out_by(&listed.evidence, seen.list_lag)
+        && !mark.ruled_out_by(&listed.evidence, seen)
     {
         if mark.is_from_the_future(seen.now) {
             return Step::Redate(mark.clone());
@@ -442,7 +466,7 @@ fn delete_servers(seen: &Observed) -> Step {
         return Step::Wait {
             reason: "OutcomeUnknown",
             message: "no server has come of a create call so far; the Machine stays until the cloud's lists show that none will".to_owned(),
-            again: mark.wait(seen.now, seen.list_lag),
+            again: mark.wait(seen),
         };
     }
     Step::WriteStatus(deleting_with(

@@ -67,3 +67,21 @@ fn a_server_is_gone_when_two_questions_in_this_order_have_said_so() {
         assert_eq!(said, expected, "{what}: {step:?}");
     }
 }
+
+#[test]
+fn a_node_of_which_nothing_is_known_is_asked_for_before_its_machine_goes() {
+    let gone = || Observed {
+        description: text::DELETE_NODE.to_owned(),
+        token: Some(super::TokenSeen::None { free: String::new() }),
+        ..deleting(None, None)
+    };
+    let node = || Some(super::NodeView::default());
+    let table = [
+        ("it was seen", gone(), Step::RemoveFinalizer),
+        ("it was never seen", Observed { node_unseen: true, ..gone() }, Step::FindNode),
+        ("it is there", Observed { node_unseen: true, node: node(), ..gone() }, Step::DeleteNode),
+    ];
+    for (what, seen, expected) in table {
+        assert_eq!(decide(&seen), expected, "{what}");
+    }
+}

@@ -37,6 +37,7 @@ fn has_node(seen: &Observed, server: &Server) -> bool {
 fn may_go(seen: &Observed, server: &Server) -> bool {
     matches!(server.state, State::Failed { .. })
         && server.launched_at.is_none()
+        && seen.ran.as_ref() != Some(&server.provider_id)
         && !has_node(seen, server)
         && matches!(seen.phase, Phase::Empty | Phase::CrashLoopBackOff)
         && !is_overdue(seen)
@@ -160,10 +161,13 @@ mod tests {
     #[test]
     fn only_a_server_that_never_ran_and_was_told_for_long_gives_way() {
         assert_eq!(decide(&told()), Step::Disown(id("a")));
+        let another_ran = Observed { ran: Some(id("b")), ..told() };
+        assert_eq!(decide(&another_ran), Step::Disown(id("a")));
         let launched = Server { launched_at: Some(at(1)), ..failed("a") };
         let ran = Sightings { asked: Some(found(How::Asked, 5, &[launched])), ..Sightings::default() };
         let kept = [
             ("it ran", Observed { sightings: ran, ..told() }),
+            ("it was seen running", Observed { ran: Some(id("a")), ..told() }),
             ("it has a node", Observed { node: Some(crate::life::NodeView::default()), ..told() }),
             ("a node says so", Observed { node_on: Some("stackit://a".parse().unwrap()), ..told() }),
             ("it is too late", Observed { creation_timeout: SignedDuration::from_mins(5), ..told() }),

@@ -9,6 +9,7 @@ pub(super) fn observed() -> Observed {
     let now = Timestamp::UNIX_EPOCH;
     Observed {
         now,
+        started_at: now - SignedDuration::from_hours(3),
         name: "m".into(),
         created_at: now,
         creation_timeout: SignedDuration::from_mins(20),
@@ -21,6 +22,7 @@ pub(super) fn observed() -> Observed {
         operation_at: None,
         provider_id: None,
         replaces: None,
+        ran: None,
         has_node_label: false,
         attempt: None,
         attempt_unsent: false,
@@ -37,6 +39,7 @@ pub(super) fn observed() -> Observed {
         token_wanted: false,
         token: None,
         node: None,
+        node_unseen: false,
         node_lost: false,
         node_on: None,
         health_timeout: None,

@@ -3,7 +3,8 @@
 
 use super::{
     AttemptMark, Machine, MachineController, Means, Memory, Next, Purpose, Sightings, Tried, health,
-    observe::has_finalizer, token,
+    observe::{self, has_finalizer, replaces},
+    token,
 };
 use crate::{
     api::{MachineClass, OperationState, OperationType, Phase, names},
@@ -12,8 +13,8 @@ use crate::{
 };
 use hostler_controller::{EventKind, Key, Outcome, Trouble};
 use hostler_driver::{
-    Address, AddressKind, Attempt, Code, Deletion, Evidence, Failure, Finding, Found, How, Identity, Order,
-    ProviderId, Recognition, Settled,
+    Address, AddressKind, Attempt, Code, Deletion, Evidence, Failure, Finding, Found, How, Identity,
+    Machine as Server, Order, ProviderId, Recognition, Settled,
 };
 use k8s_openapi::{
     api::core::v1::{Node, NodeAddress},
@@ -82,7 +83,7 @@ impl MachineController {
                     let priority = annotations.entry(names::PRIORITY_ANNOTATION.to_owned());
                     priority.or_insert_with(|| names::DEFAULT_PRIORITY.to_owned());
                     if has_target {
-                        machine.labels_mut().insert(names::NODE_LABEL.to_owned(), node);
+                        machine.labels_mut().entry(names::NODE_LABEL.to_owned()).or_insert(node);
                     }
                 })
                 .await
@@ -132,6 +133,10 @@ impl MachineController {
                 if let Some((drainer, order)) = self.drainer.as_ref().zip(order) {
                     drainer.act(&order, &act).await;
                 }
+                Ok(Next::Again(machine))
+            }
+            Step::FindNode => {
+                self.find_node(&machine, memory).await?;
                 Ok(Next::Again(machine))
             }
             Step::FindToken => self.find_token(machine, memory).await,
@@ -296,6 +301,10 @@ impl MachineController {
         if !seen.is_empty() {
             add_addresses(&mut status.addresses, seen, &machine.name_any());
         }
+        // The cloud does not have to tell of one that fails later that it ran.
+        if let (Some(id), Some(Phase::CrashLoopBackOff)) = (&memory.ran, change.phase) {
+            status.last_known_state = observe::ran(id);
+        }
         // What was to be kept for a while is not, once it is updated or deleted. A failure to make it ends nothing: if
         // it did, the time for which it is kept would begin anew with each attempt.
         if matches!(change.operation, OperationType::Delete | OperationType::InPlaceUpdate) {
@@ -410,6 +419,8 @@ impl MachineController {
                 (Tried::Create, created.map(|server| memory.sightings.created = Some(Box::new(server))))
             }
             Step::Settle(server) => {
+                order.identity = named(order.identity, &machine, &server);
+                memory.ran = Some(server.provider_id.clone());
                 let settled = calls.timed(Method::Initialize, driver.settle(&order, &server)).await;
                 let result = settled.map(|settled| match settled {
                     Settled::Done(server) => {
@@ -430,6 +441,10 @@ impl MachineController {
                 (Tried::Settle, result)
             }
             Step::DeleteServer(id) => {
+                let mut asked = memory.sightings.asked.iter().flat_map(|finding| finding.found.machines());
+                if let Some(server) = asked.find(|server| server.provider_id == id) {
+                    order.identity = named(order.identity, &machine, server);
+                }
                 let deletion = self.delete_server(&machine, &*driver, &order, &id).await;
                 let result = deletion.map(|deletion| match deletion {
                     Deletion::Ordered => {
@@ -466,6 +481,18 @@ impl MachineController {
         );
         Ok(deletion)
     }
+}
+
+/// What a server is recognised by. One that says nothing of a cluster, made when its class did not either, is the
+/// machine's only because its id is written on it: it is taken for what it says, in this one call.
+fn named(identity: Identity, machine: &Machine, server: &Server) -> Identity {
+    let written = [Some(machine.spec.provider_id.as_str()), replaces(machine)];
+    let id = server.provider_id.to_string();
+    let is_named = written.into_iter().flatten().any(|written| written == id);
+    if is_named && identity.recognise(&server.marks) == Recognition::WithoutDomain {
+        return Identity { domain: String::new(), ..identity };
+    }
+    identity
 }
 
 /// Puts our finalizer on a Machine.

@@ -95,6 +95,17 @@ impl MachineController {
         self.lost_nodes.has(machine) && self.node(machine).is_none()
     }
 
+    /// Asks for a node that may have joined just before its server went.
+    pub(super) async fn find_node(&self, machine: &Machine, memory: &mut Memory) -> Result<(), Trouble> {
+        let Some(target) = &self.target else { return Ok(()) };
+        let live = Api::<Node>::all(target.clone()).get_opt(&node_name(machine)).await?;
+        memory.node_looked_for = true;
+        if let Some(live) = live {
+            self.caches.nodes.learn(Arc::new(live));
+        }
+        Ok(())
+    }
+
     pub(super) async fn release_node(&self, machine: &Machine, memory: &mut Memory) -> Result<(), Trouble> {
         let (Some(target), Some(node)) = (&self.target, self.node(machine)) else { return Ok(()) };
         let nodes: Api<Node> = Api::all(target.clone());

@@ -129,8 +129,10 @@ impl MachineController {
         }
         let drain = self.drainer.as_ref().zip(order.as_ref());
         let node = self.node(machine).filter(|_| !memory.node_deleted);
+        let running_for = self.clock.instant().saturating_duration_since(self.started_at);
         Observed {
             now,
+            started_at: now.saturating_sub(running_for).unwrap_or(now),
             name: machine.name_any(),
             created_at: meta.creation_timestamp.as_ref().map_or(now, |time| time.0),
             creation_timeout: creation_timeout(machine, self.options.creation_timeout),
@@ -143,6 +145,7 @@ impl MachineController {
             operation_at: status.last_operation.last_update_time.map(|time| time.0),
             provider_id: provider_id.map(|id| id.parse::<ProviderId>().map_err(|error| error.to_string())),
             replaces: replaces.and_then(|id| id.parse().ok()),
+            ran: status.last_known_state.strip_suffix(" ran").and_then(|id| id.parse().ok()),
             has_node_label: machine.labels().contains_key(names::NODE_LABEL),
             attempt: attempt_of(machine),
             attempt_unsent: memory.attempt_unsent,
@@ -174,6 +177,10 @@ impl MachineController {
                 behind: self.behind(machine, &node, memory),
                 ..self.node_view(machine, &node)
             }),
+            node_unseen: self.target.is_some()
+                && machine.labels().contains_key(names::NODE_LABEL)
+                && status.conditions.is_empty()
+                && !memory.node_looked_for,
             node_lost: self.has_lost_its_node(machine),
             node_on: self.node_on(&machine.name_any()),
             health_timeout: (machine.spec.configuration.disable_health_timeout != Some(true)).then(|| {
@@ -216,7 +223,7 @@ impl MachineController {
 }
 
 /// The id of a failed server that is to be replaced.
-fn replaces(machine: &Machine) -> Option<&str> {
+pub(super) fn replaces(machine: &Machine) -> Option<&str> {
     machine.annotations().get(names::REPLACES_ANNOTATION).map(String::as_str)
 }
 
@@ -232,6 +239,11 @@ fn is_elsewhere(machine: &str, node: &str) -> bool {
         (Ok(machine), Ok(node)) => !machine.names_same_server(&node),
         _ => false,
     }
+}
+
+/// What is written as the last known state of a machine whose server was seen running before it was of any use.
+pub(super) fn ran(id: &ProviderId) -> String {
+    format!("{id} ran")
 }
 
 /// Whether a machine has our finalizer.

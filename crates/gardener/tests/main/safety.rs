@@ -92,6 +92,161 @@ async fn a_server_of_another_program_is_deleted_in_the_project_that_its_id_names
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_of_another_program_is_deleted_where_it_was_at_first_sight() {
+    const PLACE: &str = "machine.hostler.dev/place";
+    for (what, class, secret) in moves() {
+        let mut stage = running(Plan::seeded(29), "m-1").await;
+        let machines = Api::<Machine>::namespaced(stage.admin.clone(), NAMESPACE);
+        let place = async || {
+            let seen = machines.get("m-1").await.unwrap().metadata.annotations.unwrap_or_default();
+            seen.get(PLACE).cloned()
+        };
+        let ordered_in = place().await;
+        stage.patch(stage.machines(), "m-1", json!({"metadata": {"annotations": {PLACE: null}}})).await;
+        let noted = async || place().await == ordered_in;
+        stage.world.run_until("the place is noted", SOON, noted).await.unwrap();
+        stage.patch(stage.classes(), "small", class).await;
+        stage.patch(stage.secrets(), "credentials", secret).await;
+        stage.delete_machine("m-1").await;
+        stage.run_until_gone("m-1", LONG).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!(stage.leftovers().await, Vec::<String>::new(), "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_a_cluster_is_the_machines_whose_id_names_it_and_nobody_elses() {
+    let mut stage = Stage::new(Plan::seeded(32), Settings::default()).await;
+    stage.start_controller();
+    stage.create_class_and_secret().await;
+    // What is still to be done to its server: its boot volume shall go with it.
+    stage.patch(stage.classes(), "small", json!({"providerSpec": {"bootVolume": null}})).await;
+    // The class got its cluster label after these were made, by this cluster and by another one.
+    let unlabelled = |class: &str| {
+        let labels = [("kubernetes.io/machine", "m-2"), ("kubernetes.io/machineclass", class)];
+        stage.cloud.add_foreign(PROJECT, REGION, "m-2", &labels)
+    };
+    let (own, other, other_class) = (unlabelled("small"), unlabelled("small"), unlabelled("large"));
+    let is_there = |stage: &Stage, id: &String| stage.cloud.servers().iter().any(|server| server.id == *id);
+    let mut taken_over = machine("m-2");
+    taken_over["metadata"]["finalizers"] = json!([FINALIZER]);
+    taken_over["spec"]["providerID"] = format!("stackit://{PROJECT}/{own}").into();
+    stage.create(stage.machines(), taken_over).await;
+    stage.run_until_phase("m-2", Phase::Running, SOON).await.unwrap();
+    let volumes = |stage: &Stage, server: &String| {
+        let volumes = stage.cloud.volumes().into_iter();
+        volumes
+            .filter(|volume| volume.server.as_ref() == Some(server))
+            .map(|volume| volume.id)
+            .collect::<Vec<_>>()
+    };
+    let (of_own, of_other) = (volumes(&stage, &own), volumes(&stage, &other));
+    assert_eq!((of_own.len(), of_other.len()), (1, 1));
+    stage.delete_machine("m-2").await;
+    stage.run_until_gone("m-2", LONG).await.unwrap();
+    assert!(!is_there(&stage, &own));
+    assert!(!stage.cloud.volumes().iter().any(|volume| of_own.contains(&volume.id)));
+    assert_eq!(volumes(&stage, &other), of_other);
+    assert!(is_there(&stage, &other) && is_there(&stage, &other_class));
+
+    // Without the id nobody can tell whose they are.
+    stage.create(stage.machines(), machine("m-2")).await;
+    let cloud = stage.cloud.clone();
+    let ordered = async || ours(&cloud.servers()).count() == 1;
+    stage.world.run_until("its own is ordered", SOON, ordered).await.unwrap();
+    stage.world.run_for(SOON).await;
+    stage.delete_machine("m-2").await;
+    stage.run_until_gone("m-2", LONG).await.unwrap();
+    assert!(is_there(&stage, &other) && is_there(&stage, &other_class));
+    // Nor is one of another class, whatever the id says.
+    let mut wrong = machine("m-2");
+    wrong["spec"]["providerID"] = format!("stackit://{PROJECT}/{other_class}").into();
+    stage.create(stage.machines(), wrong).await;
+    stage.run_until_said("m-2", "is left alone", SOON).await.unwrap();
+    stage.delete_machine("m-2").await;
+    stage.world.run_for(LONG).await;
+    assert!(stage.machines().get("m-2").await.is_ok());
+    assert!(is_there(&stage, &other) && is_there(&stage, &other_class));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_that_cannot_be_meant_is_told_and_nothing_is_done_until_it_is_corrected() {
+    let id = "22222222-2222-4333-8444-555555555555";
+    let wrong = [
+        "nonsense".to_owned(),
+        format!("aws:///eu01/{id}"),
+        "stackit://".to_owned(),
+        format!("stackit://{PROJECT}/"),
+        format!("stackit://{PROJECT}/{id}/more"),
+        format!("stackit://{PROJECT}/.."),
+        format!("stackit://{id}"),
+        format!("stackit:///{id}"),
+        format!("metal://p/{id}"),
+        format!("vpsie://{id}"),
+    ];
+    for deleting in [false, true] {
+        for wrong in &wrong {
+            let case = format!("{wrong}, deleting {deleting}");
+            let mut stage = Stage::new(Plan::seeded(33), Settings::default()).await;
+            stage.create_class_and_secret().await;
+            let mut odd = machine("m-2");
+            odd["metadata"]["finalizers"] = json!([FINALIZER]);
+            odd["spec"]["providerID"] = json!(wrong);
+            stage.create(stage.machines(), odd).await;
+            if deleting {
+                stage.delete_machine("m-2").await;
+            }
+            stage.start_controller();
+            let told = stage.run_until_said("m-2", "code = [InvalidArgument]", SOON).await;
+            told.unwrap_or_else(|error| panic!("{case}: {error}"));
+            stage.world.run_for(LONG).await;
+            let seen = stage.machines().get("m-2").await.unwrap();
+            assert_eq!(seen.spec.provider_id, *wrong, "{case}");
+            let status = seen.status.unwrap();
+            if !deleting {
+                assert_eq!(status.last_operation.error_code, "InvalidArgument", "{case}");
+                // Its twenty minutes are over.
+                assert_eq!(status.current_status.phase, Phase::Failed, "{case}");
+            }
+            let calls = stage.cloud.calls();
+            let did = ["CreateServer", "DeleteServer"].map(|call| calls.get(call).copied());
+            assert_eq!(did, [None; 2], "{case}");
+
+            let right = plant(&stage, "m-2", "small", CLUSTER);
+            let right = json!({"spec": {"providerID": format!("stackit://{PROJECT}/{right}")}});
+            stage.patch(stage.machines(), "m-2", right).await;
+            if deleting {
+                stage.run_until_gone("m-2", LONG).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+                assert_eq!(ours(&stage.cloud.servers()).count(), 0, "{case}");
+            } else {
+                stage
+                    .run_until_phase("m-2", Phase::Running, LONG)
+                    .await
+                    .unwrap_or_else(|error| panic!("{case}: {error}"));
+                assert_eq!(stage.cloud.calls().get("CreateServer"), None, "{case}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_by_a_clock_that_was_behind_is_waited_for_all_the_same() {
+    let mut stage =
+        Stage::new(lost_answer(31), Settings { list_lag: Duration::from_secs(25), ..Settings::default() })
+            .await;
+    stage.start_controller();
+    stage.create_class_and_secret().await;
+    stage.create(stage.machines(), machine("m-1")).await;
+    let cloud = stage.cloud.clone();
+    let ordered = async || ours(&cloud.servers()).count() == 1;
+    stage.world.run_until("the server is ordered", SOON, ordered).await.unwrap();
+    let behind = stage.world.clock().now() - Duration::from_hours(1);
+    let mark = json!({"machine.hostler.dev/create-attempt": format!("mark@{behind}")});
+    stage.patch(stage.machines(), "m-1", json!({"metadata": {"annotations": mark}})).await;
+    stage.run_until_phase("m-1", Phase::Running, SOON).await.unwrap();
+    assert_eq!(stage.cloud.calls()["CreateServer"], 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_place_that_cannot_be_read_is_no_missing_place() {
     const PLACE: &str = "machine.hostler.dev/place";
     let mut stage = running(Plan::seeded(25), "m-1").await;

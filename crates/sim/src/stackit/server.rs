@@ -89,7 +89,7 @@ impl Desk<'_> {
                 body[field] = json!(text);
             }
         }
-        if let Some(launched) = server.launched_at {
+        if let Some(launched) = server.launched_at.filter(|_| self.settings.tells_launch) {
             body["launchedAt"] = stamp(launched);
         }
         if details {

@@ -75,6 +75,8 @@ pub struct Settings {
     pub consoles: BTreeMap<String, String>,
     /// Servers of these names have no id in lists.
     pub without_id: BTreeSet<String>,
+    /// Servers tell when they were launched.
+    pub tells_launch: bool,
     /// Who asks for the server with one of these ids is told of another one.
     pub mistaken: BTreeMap<String, String>,
     /// The attachments of servers in one of these statuses cannot be changed, `CREATING` for example.
@@ -119,6 +121,7 @@ impl Default for Settings {
             other_clusters: BTreeSet::new(),
             consoles: BTreeMap::new(),
             without_id: BTreeSet::new(),
+            tells_launch: true,
             mistaken: BTreeMap::new(),
             fixed_attachments: BTreeSet::new(),
             silent_boot_volumes: false,

@@ -255,7 +255,7 @@ impl World {
             | Step::NotePreserve(_)
             | Step::SetPreserved(_)
             | Step::ChangeNode(_) => actor.note_special(step),
-            Step::Wait { .. } | Step::TryAgain { .. } | Step::Rest(_) | Step::Done => {}
+            Step::FindNode | Step::Wait { .. } | Step::TryAgain { .. } | Step::Rest(_) | Step::Done => {}
         }
     }
 }

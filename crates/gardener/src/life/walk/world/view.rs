@@ -97,6 +97,7 @@ impl Actor {
         });
         Observed {
             now: now(),
+            started_at: now() - SignedDuration::from_hours(3),
             name: "m".into(),
             created_at: now() - SignedDuration::from_secs(60),
             creation_timeout: SignedDuration::from_mins(20),
@@ -112,6 +113,7 @@ impl Actor {
                 .or_else(|| written.replaces.filter(|_| written.deleting))
                 .map(|number| Ok(id(number))),
             replaces: written.replaces.map(id),
+            ran: None,
             has_node_label: written.node_label,
             attempt: written.attempt.map(|_| AttemptMark { attempt: Attempt("x".into()), at }),
             attempt_unsent: memory.unsent,
@@ -160,6 +162,7 @@ impl Actor {
                     })
                 }
             },
+            node_unseen: false,
             node_lost: false,
             node_on: None,
             health_timeout: Some(SignedDuration::from_mins(10)),
