@@ -19,6 +19,8 @@ mod doubles;
 mod drain;
 #[path = "main/drain_sweep.rs"]
 mod drain_sweep;
+#[path = "main/flags.rs"]
+mod flags;
 #[path = "main/flow.rs"]
 mod flow;
 #[path = "main/gone.rs"]
@@ -87,6 +89,8 @@ mod thousand;
 mod thrift;
 #[path = "main/tokens.rs"]
 mod tokens;
+#[path = "main/two_clusters.rs"]
+mod two_clusters;
 #[path = "main/unknowns.rs"]
 mod unknowns;
 #[path = "main/update_sweep.rs"]

@@ -129,6 +129,8 @@ impl Stage {
             boot_time: Duration::from_millis(200),
             delete_time: Duration::from_millis(200),
             join_time: Duration::from_millis(100),
+            // The user data of these tests has no place for one.
+            joins_without_token: true,
             ..Settings::default()
         };
         let cloud = Stackit::new(settings, world.clock().clone(), world.chance("stackit"));

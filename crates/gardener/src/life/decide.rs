@@ -66,7 +66,12 @@ fn is_begun_by_others(seen: &Observed) -> bool {
 }
 
 fn creation(seen: &Observed) -> Step {
-    let started = !matches!(seen.phase, Phase::Empty | Phase::CrashLoopBackOff);
+    let started = match seen.phase {
+        Phase::Empty => false,
+        // What is still to be done to its server is done while it runs.
+        Phase::CrashLoopBackOff => has_ready_node(seen),
+        _ => true,
+    };
     if started && is_named(seen) && matches!(seen.provider_id, Some(Ok(_))) {
         // Only its node matters now, whatever becomes of class, Secret and cloud.
         let of_node = || keep_up(seen).unwrap_or_else(|| health::health(seen));
@@ -264,8 +269,12 @@ pub(super) fn is_overdue(seen: &Observed) -> bool {
     seen.now.duration_since(seen.created_at) > seen.creation_timeout
 }
 
+fn has_ready_node(seen: &Observed) -> bool {
+    seen.node.as_ref().is_some_and(|node| node.ready)
+}
+
 fn creation_failed(seen: &Observed, operation: Operation, failure: &Failure) -> Step {
-    let overdue = is_overdue(seen);
+    let overdue = is_overdue(seen) && !has_ready_node(seen);
     // A machine that has been up is not called a failed creation because the cloud does not answer.
     let phase = match seen.phase {
         Phase::Empty | Phase::CrashLoopBackOff | Phase::Failed if overdue => Phase::Failed,
@@ -347,6 +356,7 @@ fn deletion(seen: &Observed) -> Step {
         Cursor::DeleteNode => match &seen.node {
             Some(node) if node.held => Step::ReleaseNode,
             Some(_) => Step::DeleteNode,
+            None if let Some(node) = &seen.node_naming_it => Step::NameNode(node.clone()),
             None if seen.node_unseen => Step::FindNode,
             // Nothing is asked for between this and the end, so nobody could go on from a word about it.
             None => farewell(seen),
@@ -376,6 +386,9 @@ fn name_node(seen: &Observed) -> Step {
     }
     if seen.has_node_label {
         return next(text::DRAIN);
+    }
+    if let Some(node) = &seen.node_naming_it {
+        return Step::NameNode(node.clone());
     }
     let identity = match &seen.ready_to_act {
         Ok(identity) => identity,

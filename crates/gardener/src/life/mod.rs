@@ -208,6 +208,8 @@ pub struct Observed {
     pub node_lost: bool,
     /// The server on which a node with the machine's name says that it runs.
     pub node_on: Option<ProviderId>,
+    /// A node that names the machine as its own, while the machine names none.
+    pub node_naming_it: Option<String>,
     /// How long it may be unhealthy; nothing is for ever.
     pub health_timeout: Option<SignedDuration>,
     /// How long an update in place may take.
@@ -272,6 +274,8 @@ pub enum Step {
     Adopt(ProviderId),
     /// Take the id of a failed server off the Machine and note that it shall be replaced.
     Disown(ProviderId),
+    /// Write the name of its node on the Machine.
+    NameNode(String),
     Settle(Box<Server>),
     WriteStatus(StatusChange),
     PatchNodeStatus(Value),

@@ -42,6 +42,7 @@ pub(super) fn observed() -> Observed {
         node_unseen: false,
         node_lost: false,
         node_on: None,
+        node_naming_it: None,
         health_timeout: None,
         in_place_timeout: SignedDuration::from_mins(20),
         preserve: Preserve::default(),

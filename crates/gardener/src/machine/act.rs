@@ -99,6 +99,12 @@ impl MachineController {
                 })
                 .await
             }
+            Step::NameNode(node) => {
+                self.write(machine, memory, move |machine| {
+                    machine.labels_mut().insert(names::NODE_LABEL.to_owned(), node);
+                })
+                .await
+            }
             Step::RemoveFinalizer => {
                 let written = self.write(machine, memory, |machine| {
                     machine.finalizers_mut().retain(|finalizer| finalizer != names::FINALIZER);
@@ -358,6 +364,17 @@ impl MachineController {
         self.caches.classes.get(&Key::new("MachineClass", machine.namespace().unwrap_or_default(), name))
     }
 
+    /// What its class's template lacks, in words.
+    fn odd_template(&self, machine: &Machine) -> Option<String> {
+        let lacks = self.class_of(machine)?.spec.node_template.as_ref()?.lacks();
+        (!lacks.is_empty()).then(|| {
+            format!(
+                "the MachineClass's nodeTemplate lacks {}: Gardener's own machine controllers would stop at that, and an autoscaler may go wrong by it",
+                lacks.join(", ")
+            )
+        })
+    }
+
     /// Shows people the end of the console of a server whose node did not join in time.
     async fn tell_console(&self, machine: &Machine, means: Option<Means>) {
         let (Some(Means { driver, .. }), Ok(id)) = (means, machine.spec.provider_id.parse()) else { return };
@@ -405,7 +422,7 @@ impl MachineController {
             }
             Step::Create => {
                 memory.attempt_unsent = false;
-                for warning in warnings.iter().flatten() {
+                for warning in warnings.iter().flatten().chain(&self.odd_template(&machine)) {
                     self.event(&machine, EventKind::Warning, "LooksWrong", warning);
                 }
                 let name = machine.name_any();

@@ -76,6 +76,11 @@ pub(super) fn node_or_own_name(machine: &Machine) -> String {
     machine.labels().get(names::NODE_LABEL).cloned().unwrap_or_else(|| machine.name_any())
 }
 
+/// The machine that a node names: what nodes are found by.
+pub(super) fn machine_named_by(node: &Node) -> String {
+    node.labels().get(names::MACHINE_NAME_LABEL).cloned().unwrap_or_default()
+}
+
 fn owners(machines: &Cache<Machine>, node: &str) -> Vec<Arc<Machine>> {
     let mut owners = machines.with_word(node);
     owners.retain(|machine| machine.labels().contains_key(names::NODE_LABEL));

@@ -183,6 +183,7 @@ impl MachineController {
                 && !memory.node_looked_for,
             node_lost: self.has_lost_its_node(machine),
             node_on: self.node_on(&machine.name_any()),
+            node_naming_it: self.node_naming(machine),
             health_timeout: (machine.spec.configuration.disable_health_timeout != Some(true)).then(|| {
                 let own = machine.spec.configuration.health_timeout.as_deref();
                 own.and_then(read).unwrap_or_else(|| signed(self.options.health_timeout))
@@ -211,6 +212,16 @@ impl MachineController {
     fn node_on(&self, name: &str) -> Option<ProviderId> {
         let node = self.caches.nodes.get(&Key::new("Node", "", name))?;
         node.spec.as_ref()?.provider_id.as_ref()?.parse().ok()
+    }
+
+    /// A node that says that it is this machine's, which names none itself.
+    fn node_naming(&self, machine: &Machine) -> Option<String> {
+        let unnamed = !machine.labels().contains_key(names::NODE_LABEL);
+        if !unnamed || machine.meta().deletion_timestamp.is_none() {
+            return None;
+        }
+        let named = self.caches.nodes.with_word(&machine.name_any());
+        named.iter().find(|node| is_node_of(&machine.spec.provider_id, node)).map(|node| node.name_any())
     }
 
     /// The machine's node: the one its label names, unless that says that it runs on another server. A node that

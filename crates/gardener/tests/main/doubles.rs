@@ -1,6 +1,8 @@
 //! Several servers carry one machine's marks: which one stays, and that with the Machine all of them go and no other.
 
-use crate::flow::{CLUSTER, LONG, NAMESPACE, OTHER_CLUSTER, PROJECT, REGION, SOON, Stage, machine, ours};
+use crate::flow::{
+    CLUSTER, LONG, NAMESPACE, OTHER_CLUSTER, PROJECT, REGION, SOON, Stage, machine, open_to_all, ours,
+};
 use hostler_gardener::{
     Options,
     api::{Machine, Phase},
@@ -65,7 +67,7 @@ async fn silence(stage: &Stage, node: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn the_one_that_is_written_down_stays_though_another_is_older_and_has_the_node() {
-    let mut stage = Stage::unobserved(Plan::seeded(190), Settings::default()).await;
+    let mut stage = Stage::unobserved(Plan::seeded(190), open_to_all()).await;
     stage.create_class_and_secret().await;
     let elder = plant(&stage, "m-2");
     stage.world.run_for(Duration::from_mins(1)).await;
@@ -92,7 +94,7 @@ async fn the_one_that_is_written_down_stays_though_another_is_older_and_has_the_
 
 #[tokio::test(start_paused = true)]
 async fn else_the_one_with_the_node_stays_and_others_with_ready_nodes_are_not_taken_away() {
-    let mut stage = Stage::unobserved(Plan::seeded(191), Settings::default()).await;
+    let mut stage = Stage::unobserved(Plan::seeded(191), open_to_all()).await;
     stage.create_class_and_secret().await;
     // Older and running, each with a node of its own, but none of the machine's name.
     let elders = [plant(&stage, "elder-1"), plant(&stage, "elder-2")];

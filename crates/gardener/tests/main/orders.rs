@@ -1,6 +1,8 @@
 //! What is ordered, what is refused before anything is ordered, and what is done to a server afterwards.
 
-use crate::flow::{CLUSTER, LONG, NAMESPACE, PROJECT, REGION, SOON, Stage, class, machine, ours, secret};
+use crate::flow::{
+    CLUSTER, LONG, NAMESPACE, PROJECT, REGION, SOON, Stage, class, machine, open_to_all, ours, secret,
+};
 use hostler_base::transport;
 use hostler_gardener::api::Phase;
 use hostler_sim::{Boundary, Class, Fault, Finished, Plan, Sweep, stackit::Settings};
@@ -90,7 +92,7 @@ async fn the_keys_of_the_seed_and_any_spelling_of_the_provider_will_do() {
     class["providerSpec"]["userData"] = json!("#!/bin/sh");
     let old = json!({"metadata": {"name": "credentials"}, "stringData": {"projectId": "my-project",
         "apiToken": "open sesame", "region": format!("{REGION}-2"), "networkId": PROJECT}});
-    let mut stage = with(Plan::seeded(33), Settings::default(), class, old).await;
+    let mut stage = with(Plan::seeded(33), open_to_all(), class, old).await;
     stage.create(stage.machines(), machine("m-5")).await;
     stage.run_until_phase("m-5", Phase::Running, SOON).await.unwrap();
     let servers = stage.cloud.servers();

@@ -1,7 +1,9 @@
 //! What must never happen to a server, a node or a Machine, however odd the world gets.
 
 use crate::{
-    flow::{CLUSTER, LONG, NAMESPACE, PROJECT, REGION, SOON, Stage, from, machine, ours, secret},
+    flow::{
+        CLUSTER, LONG, NAMESPACE, PROJECT, REGION, SOON, Stage, from, machine, open_to_all, ours, secret,
+    },
     orphans::plant,
 };
 use hostler_gardener::api::{Machine, Phase};
@@ -292,7 +294,7 @@ async fn a_server_whose_order_had_no_answer_is_looked_for_where_it_was_ordered()
 
 #[tokio::test(start_paused = true)]
 async fn somebody_elses_server_is_left_alone_whatever_our_machine_says() {
-    let mut stage = Stage::new(Plan::seeded(22), Settings::default()).await;
+    let mut stage = Stage::new(Plan::seeded(22), open_to_all()).await;
     // Its node is in our cluster, too.
     stage.cloud.set(|settings| settings.other_clusters.clear());
     stage.start_controller();
@@ -389,7 +391,7 @@ async fn an_attempt_from_the_future_is_waited_for_from_now_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_is_drained_although_its_server_was_never_learnt_of() {
-    let mut stage = Stage::new(Plan::seeded(25), Settings::default()).await;
+    let mut stage = Stage::new(Plan::seeded(25), open_to_all()).await;
     stage.create_class_and_secret().await;
     // The process that ordered the server died before it had the answer, and the machine was deleted.
     let mut ordered = machine("m-7");

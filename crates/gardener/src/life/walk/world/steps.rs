@@ -92,8 +92,7 @@ impl World {
                 Some("a node was released before its server was gone")
             }
             Step::RemoveFinalizer
-                if written.node_label
-                    && matches!(self.actors[index].node, Node::Joined { labelled: true, .. }) =>
+                if matches!(self.actors[index].node, Node::Joined { labelled: true, .. }) =>
             {
                 Some("a machine went and its node is held back for ever")
             }
@@ -210,6 +209,7 @@ impl World {
                 written.replaces = Some(number(target));
                 *memory = Memory::default();
             }
+            Step::NameNode(_) => written.node_label = true,
             Step::Settle(_) => {
                 memory.settled = true;
                 actor.upkeep_due = false;

@@ -165,6 +165,10 @@ impl Actor {
             node_unseen: false,
             node_lost: false,
             node_on: None,
+            node_naming_it: match self.node {
+                Node::Joined { labelled: true, .. } if !written.node_label => Some("m".into()),
+                _ => None,
+            },
             health_timeout: Some(SignedDuration::from_mins(10)),
             in_place_timeout: SignedDuration::from_mins(20),
             preserve: self.keep.seen(if written.node_label { self.node } else { Node::None }),
