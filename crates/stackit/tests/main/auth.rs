@@ -466,7 +466,8 @@ async fn a_key_is_replaced_in_the_middle_of_a_hundred_creates() {
     };
     let factory = StackitFactory::with_environment(cloud.surroundings(), Environment::simulated(""));
     let current = Mutex::new(secret("kid-1"));
-    let spec = json!({"region": REGION, "machineType": "c2i.2", "imageId": PROJECT, "networking": {"networkId": PROJECT}});
+    let spec = json!({"region": REGION, "machineType": "c2i.2", "imageId": PROJECT, "networking": {"networkId": PROJECT},
+        "labels": {"kubernetes.io/cluster": "d"}});
     let create = async |number: u32| {
         cloud.clock.sleep(Duration::from_millis(10) * number).await;
         let identity = Identity { domain: "d".into(), machine: format!("m-{number}"), class: "c".into() };
