@@ -151,7 +151,7 @@ impl Listing {
         let went = before.servers().iter().filter(|server| self.server(&server.id).is_none());
         let left = before.remains.iter().filter(|one| self.any(&one.id).is_none());
         let servers = came_or_changed.chain(went).map(|server| &**server);
-        servers.chain(left).filter_map(|server| describe(server)).collect()
+        servers.chain(left).filter_map(describe).collect()
     }
 }
 
