@@ -124,7 +124,7 @@ impl Pool {
 
 /// The sets that these machines belong to.
 fn owners(machines: &[Machine]) -> BTreeSet<String> {
-    let all = machines.iter().flat_map(|machine| machine.owner_references());
+    let all = machines.iter().flat_map(ResourceExt::owner_references);
     all.map(|owner| owner.name.clone()).collect()
 }
 
