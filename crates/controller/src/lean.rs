@@ -19,9 +19,8 @@ pub(crate) fn without_owners_in_answers(inner: Transport) -> Transport {
             }
             let (mut head, body) = answer.into_parts();
             let body = body.collect().await?.to_bytes();
-            let shortened = match str::from_utf8(&body).map(without_owners) {
-                Ok(Cow::Owned(shortened)) => shortened,
-                _ => return Ok(http::Response::from_parts(head, transport::full(body))),
+            let Ok(Cow::Owned(shortened)) = str::from_utf8(&body).map(without_owners) else {
+                return Ok(http::Response::from_parts(head, transport::full(body)));
             };
             head.headers.remove(CONTENT_LENGTH);
             Ok(http::Response::from_parts(head, transport::full(shortened)))

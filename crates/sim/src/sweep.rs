@@ -162,17 +162,11 @@ pub fn all_faults(class: Class, boundary: &Boundary) -> Vec<Fault> {
         Fault::TimeoutBefore,
         Fault::Dead,
         Fault::Delay(seconds(3)),
-        answer(403, false),
         answer(429, false),
         answer(500, false),
         answer(503, false),
         Fault::Stall(seconds(120)),
     ];
-    // Nobody stands between a controller and its API server who would show a page.
-    let is_kubernetes = boundary.template.starts_with("/api");
-    if !is_kubernetes {
-        faults.push(Fault::Page { after_effect: false });
-    }
     match class {
         Class::Effect | Class::Lease => {
             faults.extend([
@@ -183,13 +177,6 @@ pub fn all_faults(class: Class, boundary: &Boundary) -> Vec<Fault> {
                 answer(500, true),
                 answer(503, true),
             ]);
-            // Whoever is told that an object is there already finds it there.
-            if is_kubernetes && boundary.verb != "POST" {
-                faults.push(answer(409, false));
-            }
-            if !is_kubernetes {
-                faults.push(Fault::Page { after_effect: true });
-            }
         }
         Class::Read => {}
         Class::CachedRead => faults.extend((1..=3).map(Fault::Behind)),

@@ -34,10 +34,10 @@ impl Unread {
     }
 
     /// Which object it is, and in which version.
-    pub(super) fn key_and_version(&self, kind: &Cow<'static, str>) -> Option<(Key, &str)> {
+    pub(super) fn key_and_version(&self, kind: Cow<'static, str>) -> Option<(Key, &str)> {
         let said = |name: &str| in_metadata(self.text(), name);
         let namespace = said("\"namespace\"").unwrap_or_default().to_owned();
-        let key = Key { kind: kind.clone(), namespace, name: said("\"name\"")?.to_owned() };
+        let key = Key { kind, namespace, name: said("\"name\"")?.to_owned() };
         Some((key, said("\"resourceVersion\"")?))
     }
 }
@@ -141,7 +141,7 @@ mod tests {
         let told = |line: &str| match read(line.to_owned()) {
             Ok(Some(Event::Applied(object))) => {
                 let version =
-                    object.key_and_version(&kind).map(|(key, version)| format!("{key} at {version}"));
+                    object.key_and_version(kind.clone()).map(|(key, version)| format!("{key} at {version}"));
                 match object.read::<ConfigMap>().unwrap() {
                     Guarded(Ok(map)) => format!("applied {} {version:?}", map.metadata.name.unwrap()),
                     Guarded(Err(other)) => {

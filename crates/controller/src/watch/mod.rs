@@ -386,10 +386,11 @@ where
                 Ok(Some(Ok(Event::Bookmark(version)))) => (None, Some(version)),
                 Ok(Some(Ok(Event::Applied(object)))) => {
                     *told += 1;
-                    let known = object.key_and_version(&self.vitals.0.kind).and_then(|(key, version)| {
-                        let known = self.cache.of_version(&key, version)?;
-                        Some(((key, Ok(known)), version.to_owned()))
-                    });
+                    let known =
+                        object.key_and_version(self.vitals.0.kind.clone()).and_then(|(key, version)| {
+                            let known = self.cache.of_version(&key, version)?;
+                            Some(((key, Ok(known)), version.to_owned()))
+                        });
                     let (object, seen_version) = match known {
                         Some((known, version)) => (known, Some(version)),
                         None => match object.read() {

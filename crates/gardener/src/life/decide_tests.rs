@@ -217,7 +217,7 @@ fn a_machine_that_nobody_has_begun_with_is_held_with_its_first_mark() {
         ..new()
     };
     let valid = || token::TokenSeen::Own(token::OwnToken { id: "i".into(), uid: "u".into(), valid: true });
-    let table = [
+    let table = vec![
         ("it is looked for", new(), Step::List),
         ("it is marked", listed(), Step::MarkAttempt),
         ("it has a server", Observed { sightings: shown, ..new() }, Step::Adopt(late.provider_id.clone())),
@@ -299,7 +299,7 @@ fn where_a_server_of_another_program_is_gets_noted_while_it_is_known() {
     let rest = Step::Rest(upkeep::EVERY);
     let table = [
         ("it is looked at", run(), Step::Ask(id())),
-        ("it is there", Observed { sightings: asked(&[own.clone()]), ..run() }, Step::Adopt(id())),
+        ("it is there", Observed { sightings: asked(std::slice::from_ref(&own)), ..run() }, Step::Adopt(id())),
         ("it is not there", Observed { sightings: asked(&[]), ..run() }, rest.clone()),
         ("it is another one's", Observed { sightings: asked(&[foreign]), ..run() }, rest.clone()),
         ("nobody knows", Observed { failure: Some((Tried::Look, failure)), ..run() }, rest),

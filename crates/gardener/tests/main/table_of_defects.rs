@@ -417,7 +417,7 @@ async fn nothing_is_done_to_a_server_whose_id_is_not_written() {
     // Everything that is written on the Machine after the order is refused at first: somebody else was faster.
     let plan = Plan::seeded(902).fault_when(|boundary, _| {
         let writes = boundary.verb == "PUT" && boundary.template.ends_with("/machines/{name}");
-        (writes && (3..=6).contains(&boundary.nth))
+        (writes && (2..=5).contains(&boundary.nth))
             .then_some(Fault::Answer { status: 409, after_effect: false })
     });
     let mut stage = Stage::new(plan, Settings::default()).await;
