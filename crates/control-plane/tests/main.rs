@@ -2,6 +2,8 @@
 //! to these tests: each has a namespace of its own in it, or an API server of its own where it needs one.
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "main/beside.rs"]
+mod beside;
 #[path = "main/cluster_api.rs"]
 mod cluster_api;
 #[path = "main/commands.rs"]
@@ -16,10 +18,14 @@ mod drain;
 mod faults;
 #[path = "main/gardener.rs"]
 mod gardener;
+#[path = "main/image.rs"]
+mod image;
 #[path = "main/rights.rs"]
 mod rights;
 #[path = "main/stage.rs"]
 mod stage;
+#[path = "main/strategies.rs"]
+mod strategies;
 #[path = "main/supervision.rs"]
 mod supervision;
 #[path = "main/take_over.rs"]

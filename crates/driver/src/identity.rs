@@ -26,6 +26,13 @@ pub struct Marks {
     pub attempt: Option<Attempt>,
 }
 
+impl Marks {
+    /// Whose it is. What tells nothing of that belongs to the domain without a name.
+    pub fn domain(&self) -> &str {
+        self.domain.as_deref().unwrap_or_default()
+    }
+}
+
 /// What an [`Identity`] makes of [`Marks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recognition {
@@ -44,10 +51,9 @@ impl Identity {
     pub fn recognise(&self, marks: &Marks) -> Recognition {
         let same_machine = marks.machine.as_deref() == Some(&*self.machine);
         let same_class = marks.class.as_deref() == Some(&*self.class);
-        match marks.domain.as_deref() {
-            Some(domain) if domain == self.domain && same_machine && (same_class || !domain.is_empty()) => {
-                Recognition::Ours
-            }
+        let same_domain = marks.domain() == self.domain;
+        match marks.domain {
+            _ if same_domain && same_machine && (same_class || !self.domain.is_empty()) => Recognition::Ours,
             None if same_machine && same_class => Recognition::WithoutDomain,
             _ => Recognition::Foreign,
         }
@@ -70,10 +76,8 @@ impl Scope {
     /// already: a filter that is ignored on the way must not widen the list.
     pub fn holds(&self, marks: &Marks) -> bool {
         match self {
-            Self::Domain(domain) => marks.domain.as_ref() == Some(domain),
-            Self::Class { domain, class } => {
-                marks.domain.as_ref() == Some(domain) && marks.class.as_ref() == Some(class)
-            }
+            Self::Domain(domain) => marks.domain() == domain,
+            Self::Class { domain, class } => marks.domain() == domain && marks.class.as_ref() == Some(class),
             Self::AnyDomain { class } => marks.class.as_ref() == Some(class),
         }
     }
@@ -114,7 +118,7 @@ mod tests {
             (marks(Some(""), Some("m1"), None), Recognition::Foreign),
             (marks(Some(""), Some("m2"), Some("c1")), Recognition::Foreign),
             (marks(Some("shoot-a"), Some("m1"), Some("c1")), Recognition::Foreign),
-            (marks(None, Some("m1"), Some("c1")), Recognition::WithoutDomain),
+            (marks(None, Some("m1"), Some("c1")), Recognition::Ours),
             (marks(None, Some("m1"), Some("c2")), Recognition::Foreign),
         ];
         for (domain, table) in [("shoot-a", &named[..]), ("", &nameless[..])] {

@@ -179,10 +179,9 @@ impl Snapshot {
 
 /// Whether two findings together prove that a machine is gone: the cloud said so when asked for it by id,
 /// and then it was missing in a list that was begun after that answer. One answer alone may come from a
-/// replica that is behind.
+/// replica that is behind. One that is shown as deleted is still shown.
 pub fn gone_twice(asked: &Finding, listed: &Finding) -> bool {
-    let absent =
-        |finding: &Finding| finding.found.machines().iter().all(|machine| !machine.state.is_present());
+    let absent = |finding: &Finding| finding.found == Found::Absent;
     asked.evidence.how == How::Asked
         && listed.evidence.how == How::Listed
         && absent(asked)
@@ -266,7 +265,9 @@ mod tests {
         let deleted = Found::from_machines(vec![shown_as_deleted]);
         let table = [
             (finding(How::Asked, 1, 2, &absent), finding(How::Listed, 2, 3, &absent), true),
-            (finding(How::Asked, 1, 2, &deleted), finding(How::Listed, 2, 3, &absent), true),
+            (finding(How::Asked, 1, 2, &deleted), finding(How::Listed, 2, 3, &absent), false),
+            (finding(How::Asked, 1, 2, &absent), finding(How::Listed, 2, 3, &deleted), false),
+            (finding(How::Asked, 1, 2, &deleted), finding(How::Listed, 2, 3, &deleted), false),
             (finding(How::Asked, 1, 2, &absent), finding(How::Listed, 1, 3, &absent), false),
             (finding(How::Asked, 1, 2, &absent), finding(How::Listed, 2, 3, &present), false),
             (finding(How::Asked, 1, 2, &present), finding(How::Listed, 2, 3, &absent), false),

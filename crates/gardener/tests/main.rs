@@ -1,12 +1,16 @@
 //! The Machine controller in a world: embedded API server, simulated STACKIT, hollow nodes, faults.
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "main/boot_volumes.rs"]
+mod boot_volumes;
 #[path = "main/crowd.rs"]
 mod crowd;
 #[path = "main/crowd_sweep.rs"]
 mod crowd_sweep;
 #[path = "main/crowds.rs"]
 mod crowds;
+#[path = "main/cut_short.rs"]
+mod cut_short;
 #[path = "main/defects.rs"]
 mod defects;
 #[path = "main/doubles.rs"]
@@ -15,6 +19,8 @@ mod doubles;
 mod drain;
 #[path = "main/drain_sweep.rs"]
 mod drain_sweep;
+#[path = "main/flags.rs"]
+mod flags;
 #[path = "main/flow.rs"]
 mod flow;
 #[path = "main/gone.rs"]
@@ -83,6 +89,8 @@ mod thousand;
 mod thrift;
 #[path = "main/tokens.rs"]
 mod tokens;
+#[path = "main/two_clusters.rs"]
+mod two_clusters;
 #[path = "main/unknowns.rs"]
 mod unknowns;
 #[path = "main/update_sweep.rs"]

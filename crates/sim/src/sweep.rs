@@ -168,14 +168,16 @@ pub fn all_faults(class: Class, boundary: &Boundary) -> Vec<Fault> {
         Fault::Stall(seconds(120)),
     ];
     match class {
-        Class::Effect | Class::Lease => faults.extend([
-            Fault::TimeoutAfter,
-            Fault::Duplicate,
-            // Arrives after most callers have given up.
-            Fault::Delay(seconds(12)),
-            answer(500, true),
-            answer(503, true),
-        ]),
+        Class::Effect | Class::Lease => {
+            faults.extend([
+                Fault::TimeoutAfter,
+                Fault::Duplicate,
+                // Arrives after most callers have given up.
+                Fault::Delay(seconds(12)),
+                answer(500, true),
+                answer(503, true),
+            ]);
+        }
         Class::Read => {}
         Class::CachedRead => faults.extend((1..=3).map(Fault::Behind)),
         Class::Watch => {

@@ -1,14 +1,15 @@
 mod advice;
+mod boot_volume;
 mod console;
 mod settle;
 
 use crate::{
-    Client, ConsoleLines, Defaults, LabelNames, Place, ProviderSpec, labels,
+    Client, ConsoleLines, Defaults, LabelNames, Place, ProviderSpec,
     listing::Listing,
     poller::Poller,
     spec::Setting,
     status::{self, Progress},
-    wire::{AttachmentChange, NicChange, Server, ServerNic},
+    wire::{NicChange, Server, ServerNic},
 };
 use advice::Advisor;
 use async_trait::async_trait;
@@ -167,16 +168,6 @@ impl StackitDriver {
         }
     }
 
-    /// A server does not always tell what becomes of its boot volume; the attachment does.
-    async fn complete(&self, server: &mut Server) -> Result<(), Failure> {
-        let Some(volume) = server.boot_volume.as_mut() else { return Ok(()) };
-        if let (Some(id), None) = (&volume.id, volume.delete_on_termination) {
-            let attachment = self.client.get_attached_volume(&server.id, id).await?;
-            volume.delete_on_termination = attachment.delete_on_termination;
-        }
-        Ok(())
-    }
-
     async fn carry_out(&self, server: &str, todo: &Todo, wish: &Wish) -> Result<String, Failure> {
         match todo {
             Todo::Allow { network, nic, present, missing } => {
@@ -188,11 +179,6 @@ impl StackitDriver {
                 Ok(format!("the boot volume {volume} goes with its server now"))
             }
         }
-    }
-
-    async fn let_go(&self, server: &str, volume: &str) -> Result<(), Failure> {
-        let change = AttachmentChange { delete_on_termination: Some(true) };
-        self.client.update_attached_volume(server, volume, change).await.map(drop)
     }
 
     /// Adds ranges to a NIC. The API takes whole lists, so a NIC that changed meanwhile is read again.
@@ -234,23 +220,6 @@ impl StackitDriver {
             }
         }
     }
-
-    /// Before a server goes, its boot volume is told to go with it if nobody else would look after it.
-    async fn take_boot_volume_along(&self, order: &Order, server: &mut Server) -> Result<(), Failure> {
-        // A class that cannot be read any more tells nothing; the server was settled when it could.
-        let Ok(spec) = ProviderSpec::parse(&order.spec) else { return Ok(()) };
-        let label = server.labels.as_ref().and_then(|labels| labels.get(labels::BOOT_VOLUME));
-        if label.and_then(Value::as_str) == Some(labels::BOOT_VOLUME_STAYS) {
-            return Ok(());
-        }
-        let wish = Wish { addresses: Vec::new(), ..self.wish(&spec) };
-        if wish.boot_volume(server).is_none() {
-            return Ok(());
-        }
-        self.complete(server).await?;
-        let Some(volume) = wish.boot_volume(server) else { return Ok(()) };
-        self.let_go(&server.id, &volume).await
-    }
 }
 
 fn addresses(server: &Server) -> Vec<Address> {
@@ -270,6 +239,22 @@ fn own(identity: &Identity, marks: &Marks, server: &str) -> Result<(), Failure> 
     let message =
         format!("the server {server} is not labelled as machine {:?}; it is left alone", identity.machine);
     Err(Failure::new(Code::FailedPrecondition, message))
+}
+
+/// An answer to an order that tells of another server is no answer: what became of the order is not known.
+fn ordered(order: &Order, server: &Server, machine: &Machine) -> Result<(), Failure> {
+    let marks = &machine.marks;
+    let marked = order.identity.recognise(marks) == Recognition::Ours
+        && marks.attempt.as_ref() == Some(&order.attempt);
+    // One that tells of no labels at all is not told of as another one.
+    if marked || (server.labels.is_none() && server.name == order.identity.machine) {
+        return Ok(());
+    }
+    let message = format!(
+        "STACKIT answered the order of the machine {:?} with the server {}, which is labelled as another one",
+        order.identity.machine, server.id
+    );
+    Err(Failure::new(Code::Unavailable, message))
 }
 
 fn gone(id: &ProviderId) -> Failure {
@@ -300,7 +285,10 @@ impl Driver for StackitDriver {
         let began_at = self.clock.now();
         let cluster = Some(identity.domain.as_str());
         let (how, machines) = match id {
-            Some(id) => (How::Asked, self.machines(&self.server(id).await?, cluster)?),
+            Some(id) => {
+                let server = self.server(id).await?.or_else(|| self.poller.remains.of(id.server()));
+                (How::Asked, self.machines(&server, cluster)?)
+            }
             None => return self.listed(&self.poller.next_listing().await?, identity),
         };
         let evidence = Evidence { how, began_at, answered_at: self.clock.now() };
@@ -312,7 +300,7 @@ impl Driver for StackitDriver {
         let wanted = self.own_id(id)?;
         let listing = self.poller.next_listing().await?;
         // A list that does not show it may be behind, and one that shows it as gone is only the second word on that.
-        let Some(server) = listing.server(wanted) else { return self.find(identity, Some(id)).await };
+        let Some(server) = listing.any(wanted) else { return self.find(identity, Some(id)).await };
         let machine = self.machine(server, Some(&identity.domain))?;
         if !machine.state.is_present() {
             return self.find(identity, Some(id)).await;
@@ -327,7 +315,11 @@ impl Driver for StackitDriver {
         spec.check(order, self.setting())?;
         let call = spec.create_call(order, self.setting());
         match self.client.create_server(&call).await {
-            Ok(server) => self.machine(&server, Some(&order.identity.domain)),
+            Ok(server) => {
+                let machine = self.machine(&server, Some(&order.identity.domain))?;
+                ordered(order, &server, &machine)?;
+                Ok(machine)
+            }
             Err(failure) if matches!(failure.code, Code::InvalidArgument | Code::FailedPrecondition) => {
                 let mut told = vec![failure.message.clone()];
                 told.extend(self.advisor.about(&self.client, &spec, &self.defaults).await);
@@ -391,6 +383,10 @@ impl Driver for StackitDriver {
             None => self.server(id).await?,
         };
         let Some(mut server) = seen else {
+            if let Some(left) = self.poller.remains.of(id.server()) {
+                self.clear_away(order, &left).await?;
+                return Ok(Deletion::Ordered);
+            }
             let evidence = Evidence { how: How::Asked, began_at, answered_at: self.clock.now() };
             return Ok(Deletion::Absent(evidence));
         };
@@ -405,7 +401,7 @@ impl Driver for StackitDriver {
                 if matches!(state, State::Pending | State::Failed { .. })
                     && matches!(failure.code, Code::Aborted | Code::InvalidArgument | Code::NotFound) =>
             {
-                tracing::warn!(%failure, server = server.id, "the boot volume may outlive its server");
+                self.note_boot_volume(&server, &failure).await?;
             }
             other => other?,
         }
@@ -421,8 +417,7 @@ impl Driver for StackitDriver {
             Scope::Domain(domain) | Scope::Class { domain, .. } => Some(domain.as_str()),
             Scope::AnyDomain { .. } => None,
         };
-        let servers = listing.servers().iter().map(|server| &**server);
-        let mut machines = self.machines(servers, cluster)?;
+        let mut machines = self.machines(listing.all(), cluster)?;
         machines.retain(|machine| scope.holds(&machine.marks));
         Ok(Snapshot::new(listing.began_at, listing.answered_at, machines))
     }
@@ -431,10 +426,9 @@ impl Driver for StackitDriver {
         let (project, names) = (self.client.place().project.clone(), self.names.clone());
         self.poller.changes(move |server| {
             let marks = names.marks(server, None);
-            let identity = match (marks.domain, marks.machine, marks.class) {
-                (Some(domain), Some(machine), Some(class)) => Some(Identity { domain, machine, class }),
-                _ => None,
-            };
+            let domain = marks.domain.unwrap_or_default();
+            let identity = marks.machine.zip(marks.class);
+            let identity = identity.map(|(machine, class)| Identity { domain, machine, class });
             Some(Change::Machine { id: ProviderId::stackit(&project, &server.id).ok()?, identity })
         })
     }

@@ -89,7 +89,15 @@ impl DriverFactory for StackitFactory {
             Err(_) if written.place.is_some() => ProviderSpec::default(),
             spec => spec?,
         };
-        let settings = Settings::read(credentials, &spec, &self.environment, written)?;
+        let settings = Settings::read(credentials, &spec, &self.environment, written);
+        let settings = settings.map_err(|failure| match written {
+            // Nothing was ordered yet: whoever corrects the one learns of the other at once.
+            Written { place: None, id: None } => {
+                let problems = [failure.message].into_iter().chain(spec.problems()).collect::<Vec<_>>();
+                Failure { message: problems.join("; "), ..failure }
+            }
+            _ => failure,
+        })?;
         let Surroundings { clock, .. } = &self.surroundings;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let used_at = clock.instant();

@@ -9,9 +9,13 @@ pub const DEFAULT_DOMAIN: &str = "kubernetes.io";
 pub const CLUSTER_SUFFIX: &str = "/cluster";
 /// The create call a server came from.
 pub const ATTEMPT: &str = "hostler.dev/create-attempt";
-/// On a server whose boot volume is to stay when it goes.
+/// On a server whose boot volume is to stay when it goes, and on a boot volume that is still to go when its server is
+/// gone.
 pub const BOOT_VOLUME: &str = "hostler.dev/boot-volume";
 pub const BOOT_VOLUME_STAYS: &str = "stays";
+pub const BOOT_VOLUME_GOES: &str = "goes";
+/// On such a volume: the server that it was made for.
+pub const SERVER: &str = "hostler.dev/server";
 
 /// The keys of the labels of one domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,8 +61,7 @@ impl LabelNames {
             _ => self.cluster(&labels),
         };
         Marks {
-            // A server without a cluster label belongs to the domain without a name, where its class counts, too.
-            domain: Some(meant.unwrap_or_default().to_owned()),
+            domain: meant.map(str::to_owned),
             machine: label(&self.machine),
             class: label(&self.class),
             attempt: label(ATTEMPT).map(Attempt),
@@ -86,22 +89,23 @@ mod tests {
     fn a_server_tells_whose_it_is() {
         let names = LabelNames::default();
         let table = [
-            (json!(null), None, ""),
-            (json!({"kubernetes.io/cluster": "a"}), None, "a"),
-            (json!({"kubernetes.io/cluster": "a"}), Some("b"), "a"),
-            (json!({"x/cluster": "a"}), None, "a"),
-            (json!({"a/cluster": "x", "kubernetes.io/cluster": "a"}), None, "a"),
-            (json!({"a/cluster": "x", "kubernetes.io/cluster": "a"}), Some("x"), "a"),
-            (json!({"a/cluster": "x", "b/cluster": "y"}), None, "x"),
-            (json!({"a/cluster": "x", "b/cluster": "y"}), Some("y"), "y"),
-            (json!({"a/cluster": "x", "b/cluster": "y"}), Some("z"), "x"),
-            (json!({"a/cluster": "x", "b": "y"}), Some("y"), "x"),
-            (json!({"kubernetes.io/cluster": 7}), None, ""),
-            (json!({"cluster": "a"}), None, ""),
+            (json!(null), None, None),
+            (json!({"kubernetes.io/cluster": ""}), None, Some("")),
+            (json!({"kubernetes.io/cluster": "a"}), None, Some("a")),
+            (json!({"kubernetes.io/cluster": "a"}), Some("b"), Some("a")),
+            (json!({"x/cluster": "a"}), None, Some("a")),
+            (json!({"a/cluster": "x", "kubernetes.io/cluster": "a"}), None, Some("a")),
+            (json!({"a/cluster": "x", "kubernetes.io/cluster": "a"}), Some("x"), Some("a")),
+            (json!({"a/cluster": "x", "b/cluster": "y"}), None, Some("x")),
+            (json!({"a/cluster": "x", "b/cluster": "y"}), Some("y"), Some("y")),
+            (json!({"a/cluster": "x", "b/cluster": "y"}), Some("z"), Some("x")),
+            (json!({"a/cluster": "x", "b": "y"}), Some("y"), Some("x")),
+            (json!({"kubernetes.io/cluster": 7}), None, None),
+            (json!({"cluster": "a"}), None, None),
         ];
         for (labels, cluster, expected) in table {
             let marks = marks(&names, labels.clone(), cluster);
-            assert_eq!(marks.domain.as_deref(), Some(expected), "{labels} {cluster:?}");
+            assert_eq!(marks.domain.as_deref(), expected, "{labels} {cluster:?}");
         }
     }
 

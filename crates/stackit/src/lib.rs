@@ -14,6 +14,7 @@ mod listing;
 mod metrics;
 mod poller;
 mod redact;
+mod remains;
 mod settings;
 mod shared;
 mod spec;

@@ -42,9 +42,12 @@ impl Limit {
 
     /// Waits until it is this call's turn.
     pub(crate) async fn turn(&self) -> Result<Turn, Failure> {
-        let wait = self.with(|pace, now| pace.reserve(now).ok_or_else(|| pace.refusal.clone()));
-        let wait = match wait {
-            Ok(wait) => wait,
+        let place = self.with(|pace, now| {
+            let step = pace.step();
+            pace.reserve(now).map(|wait| (wait, step)).ok_or_else(|| pace.refusal.clone())
+        });
+        let (wait, step) = match place {
+            Ok(place) => place,
             Err(refusal) => {
                 tracing::info!("STACKIT asks for fewer calls in this project: this one is tried again later");
                 // The same words as the refusal's own: what people are told does not change to and fro.
@@ -54,7 +57,9 @@ impl Limit {
             }
         };
         if !wait.is_zero() {
+            let place = Reserved { limit: self, step: Some(step) };
             self.clock.sleep(wait).await;
+            place.take();
         }
         Ok(Turn(self.clock.instant()))
     }
@@ -78,11 +83,34 @@ impl Limit {
     }
 }
 
+/// A place in the row. Whoever goes away while he waits leaves it to the next one.
+struct Reserved<'a> {
+    limit: &'a Limit,
+    /// How much time it takes up, until it is used.
+    step: Option<Duration>,
+}
+
+impl Reserved<'_> {
+    fn take(mut self) {
+        self.step = None;
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        if let Some(step) = self.step.take() {
+            self.limit.with(|pace, _| pace.give_back(step));
+        }
+    }
+}
+
 /// The rate and who comes when.
 struct Pace {
     per_second: f64,
     /// When the next call would come if all came evenly.
     next: Instant,
+    /// Before that nobody comes, by the cloud's own word.
+    not_before: Instant,
     /// When the rate was lowered last: a refusal of a call from before that is no news.
     slowed_at: Option<Instant>,
     /// Refusals since the last answer.
@@ -93,7 +121,16 @@ struct Pace {
 
 impl Pace {
     fn new(now: Instant) -> Self {
-        Self { per_second: FASTEST, next: now, slowed_at: None, refusals: 0, refusal: None }
+        Self { per_second: FASTEST, next: now, not_before: now, slowed_at: None, refusals: 0, refusal: None }
+    }
+
+    /// How much time one call takes up in the row.
+    fn step(&self) -> Duration {
+        Duration::from_secs_f64(1.0 / self.per_second)
+    }
+
+    fn give_back(&mut self, step: Duration) {
+        self.next = self.next.checked_sub(step).unwrap_or(self.next).max(self.not_before);
     }
 
     /// How long the next call waits; nothing if that is too long, and then it has no place in the row.
@@ -105,7 +142,7 @@ impl Pace {
         if wait > LONGEST_WAIT {
             return None;
         }
-        self.next = next + Duration::from_secs_f64(1.0 / self.per_second);
+        self.next = next + self.step();
         Some(wait)
     }
 
@@ -117,7 +154,8 @@ impl Pace {
         }
         // After the pause they come one by one.
         let ahead = Duration::from_secs_f64(BURST - (1.0 / self.per_second).min(BURST));
-        self.next = self.next.max(now + pause + ahead);
+        self.not_before = self.not_before.max(now + pause + ahead);
+        self.next = self.next.max(self.not_before);
     }
 
     fn accepted(&mut self) {
@@ -139,6 +177,7 @@ pub(crate) fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::FutureExt;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -192,6 +231,34 @@ mod tests {
             pace.accepted();
         }
         assert!((pace.per_second - FASTEST).abs() < 1e-9 && pace.refusals == 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_up_waiting_for_a_turn_holds_up_nobody() {
+        let clock = Clock::starting_at(Timestamp::UNIX_EPOCH);
+        let limit = Limit::new(clock.clone(), Chance::from_seed(1));
+        let mut last = limit.turn().await.unwrap();
+        while let Some(turn) = limit.turn().now_or_never() {
+            last = turn.unwrap();
+        }
+        for _ in 0..5000 {
+            assert!(limit.turn().now_or_never().is_none(), "it has to wait, and does not");
+        }
+        let begun = clock.instant();
+        limit.turn().await.unwrap();
+        assert!(clock.instant() - begun < SECOND / 10, "{:?}", clock.instant() - begun);
+        // What the cloud asks for is waited for, whoever gives up meanwhile.
+        let mut waiting = Box::pin(limit.turn());
+        assert!((&mut waiting).now_or_never().is_none());
+        limit.refused(last, Some(10 * SECOND), None);
+        drop(waiting);
+        for _ in 0..5000 {
+            assert!(limit.turn().now_or_never().is_none());
+        }
+        let begun = clock.instant();
+        limit.turn().await.unwrap();
+        let waited = clock.instant() - begun;
+        assert!((10 * SECOND..11 * SECOND).contains(&waited), "{waited:?}");
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub(crate) struct Listing {
     pub(crate) answered_at: Timestamp,
     servers: Arc<Servers>,
     index: Arc<Index>,
+    /// What is left of servers that are gone, in the form of servers.
+    remains: Arc<Vec<Server>>,
 }
 
 /// Where to find a server in a list.
@@ -84,7 +86,25 @@ impl Listing {
         machine_label: &str,
     ) -> Self {
         let index = Arc::new(Index::of(&servers.all, machine_label));
-        Self { began_at, answered_at, servers: Arc::new(servers), index }
+        Self { began_at, answered_at, servers: Arc::new(servers), index, remains: Arc::default() }
+    }
+
+    /// With what is left of servers. What is listed itself is more than that.
+    pub(crate) fn with_remains(mut self, mut remains: Vec<Server>) -> Self {
+        remains.retain(|one| self.server(&one.id).is_none());
+        self.remains = Arc::new(remains);
+        self
+    }
+
+    /// All that there is of servers, be it only what they left.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Server> {
+        self.servers().iter().map(|server| &**server).chain(&*self.remains)
+    }
+
+    /// The server with this id, or what is left of it.
+    pub(crate) fn any(&self, id: &str) -> Option<&Server> {
+        let left = || self.remains.iter().find(|one| one.id == id);
+        self.server(id).map(|server| &**server).or_else(left)
     }
 
     pub(crate) fn servers(&self) -> &[Arc<Server>] {
@@ -106,14 +126,16 @@ impl Listing {
         Evidence { how: How::Listed, began_at: self.began_at, answered_at: self.answered_at }
     }
 
-    /// The servers whose label names this machine, whoever's it is.
-    pub(crate) fn of_machine(&self, machine: &str) -> impl Iterator<Item = &Server> {
+    /// The servers whose label names this machine, whoever's it is, and what is left of such servers.
+    pub(crate) fn of_machine<'a>(&'a self, machine: &'a str) -> impl Iterator<Item = &'a Server> {
         let Index { by_machine, machine_label, .. } = &*self.index;
         let at = |place: &usize| self.servers.all.get(*place);
         let named = |place: &usize| at(place).and_then(|server| label(server, machine_label)).unwrap_or("");
         let first = by_machine.partition_point(|place| named(place) < machine);
         let end = by_machine.partition_point(|place| named(place) <= machine);
-        by_machine.get(first..end).unwrap_or_default().iter().filter_map(at).map(|server| &**server)
+        let listed = by_machine.get(first..end).unwrap_or_default().iter().filter_map(at);
+        let left = self.remains.iter().filter(move |one| label(one, machine_label) == Some(machine));
+        listed.map(|server| &**server).chain(left)
     }
 
     /// What came, changed and went since the one before.
@@ -127,7 +149,9 @@ impl Listing {
         let came_or_changed =
             self.servers().iter().filter(|now| !before.server(&now.id).is_some_and(|then| same(now, then)));
         let went = before.servers().iter().filter(|server| self.server(&server.id).is_none());
-        came_or_changed.chain(went).filter_map(|server| describe(server)).collect()
+        let left = before.remains.iter().filter(|one| self.any(&one.id).is_none());
+        let servers = came_or_changed.chain(went).map(|server| &**server);
+        servers.chain(left).filter_map(describe).collect()
     }
 }
 

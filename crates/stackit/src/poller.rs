@@ -3,6 +3,7 @@
 use crate::{
     Client,
     listing::{Listing, Servers},
+    remains::Remains,
     shared::Shared,
     wire::{Nic, Server},
 };
@@ -33,6 +34,7 @@ pub(crate) struct Poller {
     machine_label: String,
     lists: Shared<Listing>,
     nics: Shared<Arc<BTreeMap<String, Vec<Nic>>>>,
+    pub(crate) remains: Remains,
     /// The last list that succeeded.
     latest: watch::Sender<Option<Listing>>,
     last_call: std::sync::Mutex<Instant>,
@@ -46,6 +48,7 @@ impl Poller {
             machine_label,
             lists: Shared::new(clock.clone()),
             nics: Shared::new(clock.clone()),
+            remains: Remains::default(),
             latest: watch::Sender::new(None),
             last_call: std::sync::Mutex::new(clock.instant()),
             stirred: Notify::new(),
@@ -92,7 +95,9 @@ impl Poller {
                 let (before, nothing) = (self.latest(), Servers::default());
                 let before = before.as_ref().map_or(&nothing, Listing::read);
                 let servers = self.client.list_all_servers(before).await?;
+                let remains = self.remains.look(&self.client, &self.clock).await;
                 let listing = Listing::new(began_at, self.clock.now(), servers, &self.machine_label);
+                let listing = listing.with_remains(remains);
                 self.latest.send_replace(Some(listing.clone()));
                 Ok(listing)
             })

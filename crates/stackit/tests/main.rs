@@ -3,6 +3,8 @@
 
 #[path = "main/auth.rs"]
 mod auth;
+#[path = "main/boot_volumes.rs"]
+mod boot_volumes;
 #[path = "main/driver.rs"]
 mod driver;
 #[path = "main/endpoints.rs"]

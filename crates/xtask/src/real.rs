@@ -2,6 +2,7 @@
 
 use crate::{
     guard::{guarded, status_of},
+    steps::write_image,
     suite::{Binary, Built, REAL, Tally, build, list, report, run_binary, told},
 };
 use std::{
@@ -17,11 +18,14 @@ const PLANE: [&str; 4] = ["etcd", "kube-apiserver", "kube-controller-manager", "
 const GARDENER: &str = "machine-controller-manager";
 const CLUSTER_API: [&str; 3] = ["cluster-api", "kubeadm-bootstrap", "kubeadm-control-plane"];
 const KUBECTL: &str = "kubectl";
-const OTHERS: [&str; 2] = ["clusterctl", "stackit-machine-controller"];
+const PROVIDER: &str = "stackit-machine-controller";
+const OTHERS: [&str; 2] = ["clusterctl", PROVIDER];
 /// The exit code that tells of a machine without Go.
 const NO_GO: i32 = 3;
 /// The test that tells how many conformance cases there are, and the word before the number.
 const CASES: (&str, &str) = ("conformance::there_are_many_cases", "CASES:");
+/// The tests of the image that ships.
+const IMAGE: &str = "image::";
 /// The tests that use kubectl.
 const STORIES: [&str; 3] = ["nodes::", "objects::", "workloads::"];
 
@@ -54,7 +58,8 @@ pub fn run(names: &[&str]) -> Result<(), String> {
         ("HOSTLER_REAL_KUBECONFIG", plane.kubeconfig.clone().into()),
         ("HOSTLER_BINARY", built.program("hostler")?.into()),
     ];
-    run_binary(&judged, names, &on_it, &mut tally)?;
+    let without_image: Vec<&str> = names.iter().copied().chain(["--skip", IMAGE]).collect();
+    run_binary(&judged, &without_image, &on_it, &mut tally)?;
     plane.end();
     if names.is_empty() {
         let kubectl = path(&program, KUBECTL)?;
@@ -70,6 +75,13 @@ pub fn run(names: &[&str]) -> Result<(), String> {
         let beside = [("HOSTLER_KUBECTL", every), ("HOSTLER_CONTROL_PLANE", program.clone().into())];
         run_binary(&stories.called("every kubectl on kube-apiserver"), &STORIES, &beside, &mut tally)?;
     }
+    // At last, since an optimised build takes longer than most tests.
+    if wanted.iter().any(|test| test.starts_with(IMAGE)) {
+        let archive = built.program("hostler")?.with_file_name("hostler-image-test.tar");
+        write_image(&archive)?;
+        let named = judged.called("the image that ships");
+        run_binary(&named, &[IMAGE], &[("HOSTLER_IMAGE", archive.into())], &mut tally)?;
+    }
     report(&tally, start)
 }
 
@@ -83,9 +95,10 @@ fn needed(tests: &[String], stories: bool) -> Vec<&'static str> {
     };
     for test in tests {
         match test.split("::").next().unwrap_or_default() {
-            "conformance" | "supervision" => {}
+            "conformance" | "image" | "supervision" => {}
             "cluster_api" => CLUSTER_API.into_iter().for_each(&mut add),
-            "definitions" | "drain" | "faults" | "gardener" | "rights" => add(GARDENER),
+            "definitions" | "drain" | "faults" | "gardener" | "rights" | "strategies" => add(GARDENER),
+            "beside" | "take_over" => [GARDENER, PROVIDER].into_iter().for_each(&mut add),
             // Also whoever is new here, until it says what it needs.
             _ => [GARDENER, KUBECTL].into_iter().chain(CLUSTER_API).chain(OTHERS).for_each(&mut add),
         }
@@ -174,11 +187,12 @@ mod tests {
             "kubeadm-bootstrap",
             "kubeadm-control-plane",
             "clusterctl",
-            "stackit-machine-controller",
+            PROVIDER,
         ];
-        let cases: [(&[&str], bool, &[&str]); 6] = [
+        let cases: [(&[&str], bool, &[&str]); 7] = [
             (&["conformance::every_case_passes"], false, &[]),
             (&["faults::a", "rights::b"], false, &[GARDENER]),
+            (&["beside::a", "take_over::b"], false, &[GARDENER, PROVIDER]),
             (&["cluster_api::a", "supervision::b"], false, &CLUSTER_API),
             (&["conformance::a"], true, &[KUBECTL]),
             (&["commands::a", "gardener::b"], true, &all),

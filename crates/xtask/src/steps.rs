@@ -7,7 +7,7 @@ use crate::{
 use std::{
     env,
     os::unix::process::CommandExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Instant,
 };
@@ -70,6 +70,13 @@ pub fn image(arguments: &[&str]) -> Result<(), String> {
     }
     let error = writer.args(arguments).exec();
     Err(format!("cannot start {}: {error}", writer.get_program().display()))
+}
+
+/// Writes the image that ships into a file.
+pub fn write_image(archive: &Path) -> Result<(), String> {
+    let mut writer = guarded(build_binary("hostler-image", "hostler-image")?);
+    writer.arg("--binary").arg(build_production()?).arg("--output").arg(archive);
+    step("the image", &mut writer)
 }
 
 /// The binary as it ships: without the playground and without shared libraries.

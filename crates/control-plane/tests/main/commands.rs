@@ -4,9 +4,11 @@ use crate::{
     stage::{Directory, PATIENCE, hostler, store, supervisor},
     supervision::{processes, wait_for},
 };
-use hostler_control_plane::catalogue;
+use hostler_control_plane::{catalogue, free_port};
+use serde_json::Value;
 use std::{
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
@@ -196,6 +198,12 @@ impl Kubectl {
         said(&output).0
     }
 
+    /// Until a `get` of these shows nothing.
+    fn wait_until_gone(&self, what: &[&str]) {
+        let arguments: Vec<&str> = ["get", "-o", "name"].iter().chain(what).copied().collect();
+        self.wait_for(&format!("{what:?} go"), &arguments, str::is_empty);
+    }
+
     fn wait_for(&self, what: &str, arguments: &[&str], wanted: impl Fn(&str) -> bool) {
         let patience = Instant::now() + PATIENCE;
         loop {
@@ -207,6 +215,18 @@ impl Kubectl {
             std::thread::sleep(Duration::from_millis(200));
         }
     }
+}
+
+/// How many servers, volumes and NICs there are in the simulated cloud on this port.
+fn in_the_cloud(port: u16) -> [(&'static str, usize); 3] {
+    let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    connection.write_all(b"GET /_sim/state HTTP/1.1\r\nhost: cloud\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
+    let state: Value = serde_json::from_str(body).unwrap();
+    ["servers", "volumes", "nics"].map(|kind| (kind, state[kind].as_array().unwrap().len()))
 }
 
 #[test]
@@ -231,10 +251,12 @@ fn everything_comes_up_and_works_together_until_ctrl_c() {
 
     // As CONTRIBUTING has it: the playground beside it, and Gardener's own manager above the machine controller.
     let log = || std::fs::File::create(home.join("hostler.log")).unwrap();
+    let cloud = free_port().unwrap();
     let playground = Killed(
         Command::new(hostler())
             .args(["dev", "--beside"])
             .arg(&kubectl.0)
+            .args(["--stackit", &format!("127.0.0.1:{cloud}")])
             .stdout(log())
             .stderr(log())
             .spawn()
@@ -248,9 +270,23 @@ fn everything_comes_up_and_works_together_until_ctrl_c() {
     kubectl.wait_for("Gardener's manager makes a MachineSet", &sets, |seen| {
         seen.contains("machineset.machine.sapcloud.io/one-")
     });
+    // Three of the deployment, two of the set, and one by itself.
+    let phases =
+        ["get", "machines.machine.sapcloud.io", "-o", "jsonpath={.items[*].status.currentStatus.phase}"];
+    kubectl.wait_for("all run", &phases, |seen| {
+        seen.split(' ').filter(|phase| *phase == "Running").count() == 6
+    });
+    assert_eq!(in_the_cloud(cloud), [("servers", 6), ("volumes", 6), ("nics", 6)]);
     kubectl.run(&["delete", "-f", "samples/", "--wait=false"], "");
-    let machines = ["get", "machines.machine.sapcloud.io", "-o", "name"];
-    kubectl.wait_for("the machines go", &machines, str::is_empty);
+    kubectl.run(&["delete", "machinedeployments.machine.sapcloud.io", "one", "--wait=false"], "");
+    for kind in ["machinedeployments", "machinesets", "machines", "machineclasses"] {
+        kubectl.wait_until_gone(&[&format!("{kind}.machine.sapcloud.io")]);
+    }
+    kubectl.wait_until_gone(&["secret", "stackit", "--ignore-not-found"]);
+    let tokens =
+        ["secrets", "--namespace=kube-system", "--field-selector=type=bootstrap.kubernetes.io/token"];
+    kubectl.wait_until_gone(&tokens);
+    assert_eq!(in_the_cloud(cloud), [("servers", 0), ("volumes", 0), ("nics", 0)]);
     drop(playground);
 
     // As in production, with nothing between it and the API server.

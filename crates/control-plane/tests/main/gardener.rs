@@ -29,14 +29,14 @@ use tokio::net::TcpListener;
 /// Odd, so that it is killed both before and after calls.
 const KILLED_EVERY: usize = 31;
 
-fn deployments(client: &Client, namespace: &str) -> Api<DynamicObject> {
+pub fn deployments(client: &Client, namespace: &str) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("machine.sapcloud.io", "v1alpha1", "MachineDeployment");
     Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk(&kind))
 }
 
 /// That of the samples, with two replicas, under the name of the stage's namespace: nodes are named after it, and share
 /// one cluster with those of other tests. A machine that fails is noticed soon.
-fn deployment(stage: &Stage) -> DynamicObject {
+pub fn deployment(stage: &Stage) -> DynamicObject {
     let mut sample: Value = stage.sample("machine-deployment");
     sample["metadata"]["name"] = json!(stage.namespace);
     sample["spec"]["replicas"] = json!(2);
@@ -46,18 +46,18 @@ fn deployment(stage: &Stage) -> DynamicObject {
     serde_json::from_value(sample).unwrap()
 }
 
-async fn available(deployments: &Api<DynamicObject>, name: &str) -> u64 {
+pub async fn available(deployments: &Api<DynamicObject>, name: &str) -> u64 {
     let found = deployments.get(name).await.ok();
     found.and_then(|object| object.data["status"]["availableReplicas"].as_u64()).unwrap_or_default()
 }
 
-async fn scale(deployments: &Api<DynamicObject>, name: &str, replicas: u32) {
+pub async fn scale(deployments: &Api<DynamicObject>, name: &str, replicas: u32) {
     let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
     deployments.patch(name, &PatchParams::default(), &patch).await.unwrap();
 }
 
 /// Whether all machines are of the template with this label, and there are so many.
-async fn all_are_new(machines: &Api<Machine>, label: &str, number: usize) -> bool {
+pub async fn all_are_new(machines: &Api<Machine>, label: &str, number: usize) -> bool {
     let listed = machines.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
     listed.len() == number && listed.iter().all(|machine| machine.labels().contains_key(label))
 }

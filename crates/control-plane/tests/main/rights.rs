@@ -6,18 +6,22 @@ use crate::{
     stage::{Stage, create, given_kubeconfig},
 };
 use hostler_base::Transport;
-use hostler_sim::{Boundary, Plan};
+use hostler_sim::{
+    Boundary, Plan,
+    agent::AgentSettings,
+    csi::{CsiSettings, STACKIT_BLOCK_STORAGE},
+};
 use k8s_openapi::api::{
-    core::v1::{Node, Pod, Secret, ServiceAccount},
+    core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, Secret, ServiceAccount},
     storage::v1::VolumeAttachment,
 };
 use kube::{
     Api, Client,
-    api::{ApiResource, DeleteParams, DynamicObject},
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams},
     core::GroupVersionKind,
 };
 use serde_json::{Value, json};
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 /// Who works in the target cluster.
 const TARGET_ACCOUNT: &str = "machine-controller-target";
@@ -196,24 +200,108 @@ fn first_token(machine: &str) -> String {
     format!("bootstrap-token-{}", id.collect::<String>())
 }
 
-/// Machines come and go, drained and by force, with the rights that these manifests give; gives the calls that were
-/// forbidden.
+/// Servers without a Machine are given little time, and so are volumes that nobody detaches.
+const SOON: [&str; 4] = [
+    "--machine-safety-orphan-vms-period=1s",
+    "--machine-safety-orphan-vms-grace=1s",
+    "--machine-pv-detach-timeout=1s",
+    "--machine-pv-reattach-timeout=1s",
+];
+
+/// Brings something to a Node.
+async fn mark(stage: &Stage, node: &str, metadata: Value) {
+    let nodes: Api<Node> = Api::all(stage.admin.clone());
+    let patch = Patch::Merge(json!({"metadata": metadata}));
+    nodes.patch(node, &PatchParams::default(), &patch).await.unwrap();
+}
+
+/// Until the node's condition gives this reason.
+async fn until_told(stage: &mut Stage, node: &str, condition: &str, reason: &str) {
+    let nodes: Api<Node> = Api::all(stage.admin.clone());
+    stage
+        .run_until(&format!("the node says {condition} {reason}"), async |_| {
+            let status = nodes.get(node).await.ok().and_then(|node| node.status).unwrap_or_default();
+            let mut conditions = status.conditions.unwrap_or_default().into_iter();
+            let told = conditions.find(|told| told.type_ == condition);
+            told.and_then(|told| told.reason).as_deref() == Some(reason)
+        })
+        .await;
+}
+
+/// A node is kept for somebody and let go, then updated in place.
+async fn keep_and_update(stage: &mut Stage, node: &str) {
+    let preserve = "node.machine.sapcloud.io/preserve";
+    mark(stage, node, json!({"annotations": {preserve: "now"}})).await;
+    until_told(stage, node, "Preserved", "Preserved by user.").await;
+    mark(stage, node, json!({"annotations": {preserve: null}})).await;
+    until_told(stage, node, "Preserved", "Preservation stopped.").await;
+    for label in ["candidate-for-update", "selected-for-update"] {
+        mark(stage, node, json!({"labels": {format!("node.machine.sapcloud.io/{label}"): "true"}})).await;
+    }
+    until_told(stage, node, "InPlaceUpdate", "UpdateSuccessful").await;
+    let machines = stage.machines();
+    stage.run_until("the machine runs again", async |_| Stage::running(&machines).await == 1).await;
+}
+
+/// A claim with a volume of STACKIT's that is attached to a node.
+async fn create_claim(stage: &Stage, name: &str, node: &str) {
+    let volume = format!("{}-{name}", stage.namespace);
+    let size = json!({"storage": "1Gi"});
+    let csi = json!({"driver": STACKIT_BLOCK_STORAGE, "volumeHandle": volume});
+    let spec = json!({"capacity": size, "accessModes": ["ReadWriteOnce"], "csi": csi, "storageClassName": "",
+        "persistentVolumeReclaimPolicy": "Retain", "claimRef": {"name": name, "namespace": stage.namespace}});
+    create(
+        Api::<PersistentVolume>::all(stage.admin.clone()),
+        json!({"metadata": {"name": volume}, "spec": spec}),
+    )
+    .await;
+    let spec = json!({"volumeName": volume, "accessModes": ["ReadWriteOnce"], "storageClassName": "",
+        "resources": {"requests": size}});
+    let claims = Api::<PersistentVolumeClaim>::namespaced(stage.admin.clone(), &stage.namespace);
+    create(claims, json!({"metadata": {"name": name}, "spec": spec})).await;
+    let attachment = json!({"metadata": {"name": volume}, "spec": {"attacher": STACKIT_BLOCK_STORAGE,
+        "nodeName": node, "source": {"persistentVolumeName": volume}}});
+    create(Api::<VolumeAttachment>::all(stage.admin.clone()), attachment).await;
+}
+
+/// Machines come and go, drained and by force, with the rights that these manifests give; one is kept for a while and
+/// updated in place, a pod has a volume, and a server has lost its Machine. Gives the calls that were forbidden.
 async fn live(stage: &mut Stage, manifests: Vec<Value>) -> Vec<String> {
-    start_with(stage, manifests, &[]).await;
+    stage.cloud.set(|settings| settings.joins_without_token = false);
+    let update_time = Duration::from_secs(1);
+    stage.world.start_agents(AgentSettings { update_time, ..AgentSettings::default() });
+    stage.world.start_csi(CsiSettings::default());
+    start_with(stage, manifests, &SOON).await;
     let machine = format!("{}-m", stage.namespace);
     let machines = stage.machines();
     let wish =
         json!({"metadata": {"name": machine}, "spec": {"class": {"kind": "MachineClass", "name": "small"}}});
     create(machines.clone(), wish).await;
     stage.run_until("the machine runs", async |_| Stage::running(&machines).await == 1).await;
-    // Something to drain.
+    keep_and_update(stage, &machine).await;
+    let orphan = format!("{}-o", stage.namespace);
+    stage.plant_orphan(&orphan);
+    // Something to drain, with a volume.
+    create_claim(stage, "data", &machine).await;
     let pods: Api<Pod> = Api::namespaced(stage.admin.clone(), &stage.namespace);
-    let pod = json!({"metadata": {"name": "web"}, "spec": {"nodeName": machine, "containers": [{"name": "web", "image": "x"}]}});
+    let pod = json!({"metadata": {"name": "web"}, "spec": {"nodeName": machine,
+        "containers": [{"name": "web", "image": "x"}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}});
     create(pods.clone(), pod).await;
+    let attachments: Api<VolumeAttachment> = Api::all(stage.admin.clone());
+    let volume = format!("{}-data", stage.namespace);
     stage
-        .run_until("the pod runs", async |_| {
+        .run_until("the pod runs, and its volume is there", async |_| {
             let status = pods.get("web").await.ok().and_then(|pod| pod.status);
-            status.and_then(|status| status.phase).as_deref() == Some("Running")
+            let runs = status.and_then(|status| status.phase).as_deref() == Some("Running");
+            let attachment = attachments.get(&volume).await.ok().and_then(|one| one.status);
+            runs && attachment.is_some_and(|status| status.attached)
+        })
+        .await;
+    let cloud = stage.cloud.clone();
+    stage
+        .run_until("the orphan is gone", async |_| {
+            !cloud.servers().iter().any(|server| server.name == orphan)
         })
         .await;
     // Another one goes by force, and takes a pod and an attachment with it.
@@ -230,7 +318,6 @@ async fn live(stage: &mut Stage, manifests: Vec<Value>) -> Vec<String> {
     tokens.delete(&taken, &DeleteParams::default()).await.unwrap();
     let pod = json!({"metadata": {"name": "slow"}, "spec": {"nodeName": forced, "containers": [{"name": "slow", "image": "x"}]}});
     create(pods.clone(), pod).await;
-    let attachments: Api<VolumeAttachment> = Api::all(stage.admin.clone());
     let attachment = json!({"metadata": {"name": forced}, "spec": {"attacher": "nobody", "nodeName": forced,
         "source": {"persistentVolumeName": "nothing"}}});
     create(attachments.clone(), attachment).await;
@@ -239,8 +326,10 @@ async fn live(stage: &mut Stage, manifests: Vec<Value>) -> Vec<String> {
     nodes.delete(&machine, &DeleteParams::default()).await.unwrap();
     machines.delete(&forced, &DeleteParams::default()).await.unwrap();
     stage.nothing_is_left().await;
-    let left = attachments.get_opt(&forced).await.unwrap();
-    assert!(left.is_none(), "the attachment of a forced machine is left");
+    for name in [&forced, &volume] {
+        let left = attachments.get_opt(name).await.unwrap();
+        assert!(left.is_none(), "the attachment {name} of a machine that is gone is left");
+    }
     forbidden(stage)
 }
 

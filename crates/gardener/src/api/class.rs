@@ -3,7 +3,7 @@ use k8s_openapi::{api::core::v1::SecretReference, apimachinery::pkg::api::resour
 use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// What machines of one kind are made from. There is no `spec`: the fields are at the top.
@@ -50,6 +50,21 @@ pub struct NodeTemplate {
     pub zone: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
+    /// Kept and not heeded.
+    #[serde(flatten)]
+    pub others: Map<String, Value>,
+}
+
+impl NodeTemplate {
+    /// What Gardener's own controllers want to be there: theirs stop looking after the machines of a class without it.
+    pub fn lacks(&self) -> Vec<String> {
+        let resources =
+            ["cpu", "gpu", "memory"].into_iter().filter(|name| !self.capacity.contains_key(*name));
+        let texts = [("instanceType", &self.instance_type), ("region", &self.region), ("zone", &self.zone)];
+        let texts = texts.into_iter().filter(|(_, text)| text.is_empty());
+        let fields = resources.map(|name| format!("capacity.{name}"));
+        fields.chain(texts.map(|(name, _)| name.to_owned())).collect()
+    }
 }
 
 fn node_template(_: &mut SchemaGenerator) -> Schema {
@@ -63,4 +78,30 @@ fn node_template(_: &mut SchemaGenerator) -> Schema {
             "region": text(), "zone": text(), "architecture": text(),
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_template_says_what_it_lacks() {
+        let whole = json!({"capacity": {"cpu": "2", "gpu": "0", "memory": "4Gi"}, "instanceType": "c2i.2",
+            "region": "eu01", "zone": "eu01-1"});
+        let lacks = |change: Value| {
+            let mut template = whole.clone();
+            for (key, value) in change.as_object().unwrap() {
+                template[key] = value.clone();
+            }
+            serde_json::from_value::<NodeTemplate>(template).unwrap().lacks()
+        };
+        assert_eq!(lacks(json!({})), [""; 0]);
+        assert_eq!(lacks(json!({"capacity": {"cpu": "2"}})), ["capacity.gpu", "capacity.memory"]);
+        assert_eq!(lacks(json!({"capacity": {"gpu": "1", "memory": "1"}})), ["capacity.cpu"]);
+        assert_eq!(
+            lacks(json!({"instanceType": "", "region": "", "zone": ""})),
+            ["instanceType", "region", "zone"]
+        );
+    }
 }

@@ -1,11 +1,13 @@
 use super::{date_time, nullable_date_time, open_object};
 use k8s_openapi::{
     api::core::v1::{NodeAddress, NodeCondition, NodeSpec},
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+    apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 #[expect(clippy::duplicated_attributes, reason = "columns of the same type")]
 /// One machine: wanted when there is no `providerID`, there when there is one.
@@ -58,9 +60,24 @@ impl ClassSpec {
 pub struct NodeTemplateSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "open_object")]
-    pub metadata: Option<ObjectMeta>,
+    pub metadata: Option<TemplateMeta>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spec: Option<NodeSpec>,
+}
+
+/// The metadata of what is made from a template. Gardener's definitions leave open what is in it.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct TemplateMeta {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<BTreeMap<String, String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finalizers: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub labels: Option<BTreeMap<String, String>>,
+    /// Kept and not heeded.
+    #[serde(flatten)]
+    pub others: Map<String, Value>,
 }
 
 /// What may be set per machine in place of a flag. Durations are Go's, for example `2h0m0s`, and are kept

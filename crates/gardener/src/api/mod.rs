@@ -13,7 +13,7 @@ pub use deployment::{
 };
 pub use machine::{
     ClassSpec, CurrentStatus, LastOperation, Machine, MachineConfiguration, MachineSpec, MachineStatus,
-    NodeTemplateSpec, OperationState, OperationType, Phase,
+    NodeTemplateSpec, OperationState, OperationType, Phase, TemplateMeta,
 };
 pub use set::{
     MachineSet, MachineSetCondition, MachineSetSpec, MachineSetStatus, MachineSummary, MachineTemplateSpec,
@@ -77,6 +77,8 @@ fn nullable_date_time(_: &mut SchemaGenerator) -> Schema {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde::{Serialize, de::DeserializeOwned};
+    use serde_json::{Map, Value, json};
 
     #[test]
     fn the_crds_carry_the_names_gardener_uses() {
@@ -109,6 +111,71 @@ mod tests {
     fn objects_stay_as_they_were_written() {
         let text = serde_json::to_string(&crds()).unwrap();
         assert!(!text.contains("\"default\":"), "{text}");
+    }
+
+    /// An object that has every property of a definition, and unknown ones wherever they are allowed.
+    fn complete(schema: &Value, within: &str, name: &str) -> Value {
+        let open = schema["x-kubernetes-preserve-unknown-fields"] == true;
+        let texts = match (within, name) {
+            ("lastOperation", "type") => "Create",
+            (_, "phase") => "Running",
+            (_, "state") => "Processing",
+            _ if schema["format"] == "date-time" => "2026-01-01T00:00:00Z",
+            _ => "text",
+        };
+        match schema["type"].as_str() {
+            _ if schema["x-kubernetes-int-or-string"] == true => json!("10%"),
+            Some("string") => json!(texts),
+            Some("integer") => json!(7),
+            Some("boolean") => json!(true),
+            Some("array") => json!([complete(&schema["items"], within, name)]),
+            Some("object") => {
+                let properties = schema["properties"].as_object().into_iter().flatten();
+                let known = properties.map(|(key, value)| (key.clone(), complete(value, name, key)));
+                let mut object: Map<String, Value> = known.collect();
+                if schema["additionalProperties"].is_object() {
+                    object.insert("any".into(), complete(&schema["additionalProperties"], name, "any"));
+                }
+                if open {
+                    object.insert("unheardOf".into(), json!({"deep": [1, null, {"a": "b"}]}));
+                }
+                Value::Object(object)
+            }
+            _ => panic!("{within}.{name}: {schema}"),
+        }
+    }
+
+    fn read_and_written<K: DeserializeOwned + Serialize>(object: &Value) -> Value {
+        serde_json::to_value(serde_json::from_value::<K>(object.clone()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn every_field_that_the_definitions_have_survives_reading_and_writing() {
+        for crd in crds() {
+            let kind = crd.spec.names.kind.clone();
+            let definition = serde_json::to_value(crd).unwrap();
+            let mut object =
+                complete(&definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"], "", "");
+            object["apiVersion"] = json!("machine.sapcloud.io/v1alpha1");
+            object["kind"] = json!(kind);
+            object["metadata"] = json!({"name": "n", "namespace": "shoot"});
+            // What is in a template's metadata has a meaning, and is kept with what has none.
+            for path in ["/spec/nodeTemplate/metadata", "/spec/template/metadata"] {
+                let known = json!({"labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["e/f"],
+                    "name": "g", "creationTimestamp": null});
+                if let Some(Value::Object(meta)) = object.pointer_mut(path) {
+                    meta.extend(known.as_object().unwrap().clone());
+                }
+            }
+            let after = match kind.as_str() {
+                "Machine" => read_and_written::<Machine>(&object),
+                "MachineClass" => read_and_written::<MachineClass>(&object),
+                "MachineSet" => read_and_written::<MachineSet>(&object),
+                "MachineDeployment" => read_and_written::<MachineDeployment>(&object),
+                other => panic!("{other}"),
+            };
+            assert_eq!(after, object, "{kind}");
+        }
     }
 
     #[test]

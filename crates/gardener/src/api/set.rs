@@ -1,5 +1,5 @@
-use super::{ClassSpec, LastOperation, MachineSpec, date_time, is_zero, open_object};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, Time};
+use super::{ClassSpec, LastOperation, MachineSpec, TemplateMeta, date_time, is_zero, open_object};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,7 @@ pub struct MachineSetSpec {
 pub struct MachineTemplateSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "open_object")]
-    pub metadata: Option<ObjectMeta>,
+    pub metadata: Option<TemplateMeta>,
     pub spec: MachineSpec,
 }
 

@@ -22,15 +22,16 @@ pub(super) enum State {
     Up,
     /// One of them gives no answer since then.
     Down(Timestamp),
-    Frozen,
+    /// The same, and machines are left alone.
+    Frozen(Timestamp),
 }
 
 /// What follows from an answer, or from none.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) state: State,
-    /// What happened while nobody could tell must not count against machines.
-    pub(super) thaws: bool,
+    /// What happened since then, while nobody could tell, must not count against machines.
+    pub(super) thaws: Option<Timestamp>,
     pub(super) again: Duration,
 }
 
@@ -39,17 +40,17 @@ pub(super) fn decide(state: State, up: bool, now: Timestamp, options: FreezeOpti
     let state_now = match state {
         _ if up => State::Up,
         State::Up => State::Down(now),
-        State::Down(since) if now.duration_since(since) > timeout => State::Frozen,
+        State::Down(since) if now.duration_since(since) > timeout => State::Frozen(since),
         // A clock that was set back.
         State::Down(since) if since > now => State::Down(now),
         other => other,
     };
     let again = if matches!(state_now, State::Down(_)) { options.timeout / 5 } else { options.period };
-    Verdict {
-        state: state_now,
-        thaws: up && state == State::Frozen,
-        again: again.max(Duration::from_millis(100)),
-    }
+    let thaws = match state {
+        State::Frozen(since) if up => Some(since),
+        _ => None,
+    };
+    Verdict { state: state_now, thaws, again: again.max(Duration::from_millis(100)) }
 }
 
 #[cfg(test)]
@@ -61,15 +62,15 @@ mod tests {
         let at = |second| Timestamp::from_second(second).unwrap();
         // before, up, at which second; after, thaws, look again after seconds
         let table = [
-            (State::Up, true, 0, State::Up, false, 60),
-            (State::Up, false, 100, State::Down(at(100)), false, 6),
-            (State::Down(at(100)), false, 106, State::Down(at(100)), false, 6),
-            (State::Down(at(100)), false, 130, State::Down(at(100)), false, 6),
-            (State::Down(at(100)), false, 131, State::Frozen, false, 60),
-            (State::Down(at(100)), false, 50, State::Down(at(50)), false, 6),
-            (State::Down(at(100)), true, 131, State::Up, false, 60),
-            (State::Frozen, false, 500, State::Frozen, false, 60),
-            (State::Frozen, true, 500, State::Up, true, 60),
+            (State::Up, true, 0, State::Up, None, 60),
+            (State::Up, false, 100, State::Down(at(100)), None, 6),
+            (State::Down(at(100)), false, 106, State::Down(at(100)), None, 6),
+            (State::Down(at(100)), false, 130, State::Down(at(100)), None, 6),
+            (State::Down(at(100)), false, 131, State::Frozen(at(100)), None, 60),
+            (State::Down(at(100)), false, 50, State::Down(at(50)), None, 6),
+            (State::Down(at(100)), true, 131, State::Up, None, 60),
+            (State::Frozen(at(100)), false, 500, State::Frozen(at(100)), None, 60),
+            (State::Frozen(at(100)), true, 500, State::Up, Some(at(100)), 60),
         ];
         for (before, up, second, after, thaws, again) in table {
             let verdict = decide(before, up, at(second), FreezeOptions::default());

@@ -8,7 +8,10 @@ use async_trait::async_trait;
 pub use decide::FreezeOptions;
 use decide::{State, decide};
 use hostler_base::{Chance, Clock};
-use hostler_controller::{Cache, Key, Lane, Metrics, Outcome, Queue, QueueOptions, Reconciler, Run, Trouble};
+use hostler_controller::{
+    Cache, EventKind, Key, Lane, Metrics, Outcome, Queue, QueueOptions, Reconciler, Recorder, Run, Trouble,
+};
+use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
 use kube::{Api, Client, Resource, api::PostParams};
 use prometheus_client::metrics::gauge::Gauge;
@@ -58,6 +61,7 @@ pub(crate) struct FreezeController {
     machines: Cache<Machine>,
     /// Whose keys are woken after a thaw.
     queue: Queue,
+    recorder: Recorder,
     clock: Clock,
     options: FreezeOptions,
     frozen: Frozen,
@@ -72,6 +76,7 @@ pub(crate) struct Parts {
     pub(crate) namespace: String,
     pub(crate) machines: Cache<Machine>,
     pub(crate) queue: Queue,
+    pub(crate) recorder: Recorder,
     pub(crate) clock: Clock,
     pub(crate) options: FreezeOptions,
     pub(crate) frozen: Frozen,
@@ -79,14 +84,14 @@ pub(crate) struct Parts {
 
 impl FreezeController {
     pub(crate) fn new(parts: Parts, metrics: &Metrics) -> Self {
-        let Parts { control, target, namespace, machines, queue, clock, options, frozen } = parts;
+        let Parts { control, target, namespace, machines, queue, recorder, clock, options, frozen } = parts;
         let gauge = Gauge::default();
         metrics.register_with(|registry| {
             let help = "Whether machines are not looked after because an API server gives no answer";
             registry.register("mcm_machine_controller_frozen", help, gauge.clone());
         });
         let state = Mutex::default();
-        Self { control, target, namespace, machines, queue, clock, options, frozen, gauge, state }
+        Self { control, target, namespace, machines, queue, recorder, clock, options, frozen, gauge, state }
     }
 
     /// The only key there is.
@@ -119,6 +124,19 @@ impl FreezeController {
         left
     }
 
+    /// Tells people why nothing happened to machines for a while. Those that ran had nothing to wait for.
+    fn tell(&self, machine: &Machine, since: Timestamp) {
+        let phase = machine.status.as_ref().map(|status| status.current_status.phase);
+        if phase == Some(Phase::Running) || machine.meta().deletion_timestamp.is_some() {
+            return;
+        }
+        let message = format!(
+            "from {since} on an API server gave no answer, and nothing was done for this machine until {}",
+            self.clock.now()
+        );
+        self.recorder.record(&machine.object_ref(&()), EventKind::Warning, "WasFrozen", &message);
+    }
+
     /// Nobody is Unknown for what happened while nobody could tell.
     async fn reset(&self, machine: &str) -> Result<(), kube::Error> {
         let api: Api<Machine> = Api::namespaced(self.control.clone(), &self.namespace);
@@ -149,15 +167,20 @@ impl Reconciler for FreezeController {
         let up = self.is_up().await;
         let before = *self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let verdict = decide(before, up, self.clock.now(), self.options);
-        let freezes = verdict.state == State::Frozen;
+        let freezes = matches!(verdict.state, State::Frozen(_));
         let mut again = verdict.again;
+        if let Some(since) = verdict.thaws {
+            // Before anything is written, so that it shows who waited.
+            self.machines.list().iter().for_each(|machine| self.tell(machine, since));
+        }
         if verdict.state == State::Up {
             // Until this is done all of them stay frozen.
-            let due = if verdict.thaws { self.unknown() } else { self.frozen.extent().some.clone() };
+            let due =
+                if verdict.thaws.is_some() { self.unknown() } else { self.frozen.extent().some.clone() };
             let left = self.thaw(due).await;
             self.frozen.extent().some = left;
         }
-        if verdict.thaws {
+        if verdict.thaws.is_some() {
             for machine in self.machines.list() {
                 self.queue.wake_after(Key::of(&*machine), SETTLE);
             }

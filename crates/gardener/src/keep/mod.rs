@@ -127,7 +127,7 @@ impl Keeper {
         let left: Vec<String> = listed
             .machines()
             .iter()
-            .filter(|server| server.state.is_present() && scope.holds(&server.marks))
+            .filter(|server| scope.holds(&server.marks))
             .filter(|server| !owned(&server.marks.machine))
             .map(|server| server.provider_id.to_string())
             .collect();

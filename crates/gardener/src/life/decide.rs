@@ -19,24 +19,67 @@ const KEPT_SOON: Duration = Duration::from_secs(5);
 pub fn decide(seen: &Observed) -> Step {
     match (seen.deleting, seen.has_finalizer) {
         (true, false) => Step::Done,
-        (true, true) => deletion(seen),
-        (false, false) => Step::AddFinalizer,
+        (true, true) => note_place(seen).unwrap_or_else(|| deletion(seen)),
+        (false, false) if !is_new(seen) => Step::AddFinalizer,
         (false, true) if seen.node_lost || seen.node.as_ref().is_some_and(|node| node.going) => {
             Step::DeleteMachine
         }
-        (false, true) => preserve::beside(seen, creation(seen)),
+        (false, _) => {
+            let step = note_place(seen).unwrap_or_else(|| preserve::beside(seen, creation(seen)));
+            if step == Step::Done && lacks_place(seen) { Step::Rest(upkeep::EVERY) } else { step }
+        }
     }
 }
 
+/// Whether it has a server of another program, which writes down nowhere where it is.
+fn lacks_place(seen: &Observed) -> bool {
+    let known = matches!(seen.provider_id, Some(Ok(_))) && seen.attempt.is_none() && seen.replaces.is_none();
+    known && !seen.placed && seen.has_finalizer
+}
+
+/// A server is looked for where it was ordered, whatever class and Secret say by then. Of one that another program has
+/// ordered that is noted at first sight, while they still lead to it.
+fn note_place(seen: &Observed) -> Option<Step> {
+    let (Some(Ok(id)), Ok(identity), None) = (&seen.provider_id, &seen.ready_to_act, &seen.failure) else {
+        return None;
+    };
+    if !lacks_place(seen) {
+        return None;
+    }
+    let Some(asked) = &seen.sightings.asked else { return Some(Step::Ask(id.clone())) };
+    let own = |server: &&Server| server.state.is_present() && !is_foreign(server, identity);
+    asked.found.machines().first().filter(own).map(|_| Step::Adopt(id.clone()))
+}
+
+/// Whether nobody has begun with it. It gets its finalizer with the mark of its first order, so until then it can go
+/// without being asked for.
+fn is_new(seen: &Observed) -> bool {
+    let unborn = matches!(seen.phase, Phase::Empty | Phase::CrashLoopBackOff | Phase::Failed);
+    unborn && seen.untouched && seen.provider_id.is_none() && !seen.has_node_label
+}
+
+/// Whether another program has begun with it and left no more than the finalizer. That one writes nothing before its
+/// order, which may be on its way, or done and in no list yet.
+fn is_begun_by_others(seen: &Observed) -> bool {
+    let nothing_known = seen.provider_id.is_none() && seen.replaces.is_none() && seen.attempt.is_none();
+    seen.has_finalizer && nothing_known && !seen.placed
+}
+
 fn creation(seen: &Observed) -> Step {
-    let started = !matches!(seen.phase, Phase::Empty | Phase::CrashLoopBackOff);
+    let started = match seen.phase {
+        Phase::Empty => false,
+        // What is still to be done to its server is done while it runs.
+        Phase::CrashLoopBackOff => has_ready_node(seen),
+        _ => true,
+    };
     if started && is_named(seen) && matches!(seen.provider_id, Some(Ok(_))) {
         // Only its node matters now, whatever becomes of class, Secret and cloud.
         let of_node = || keep_up(seen).unwrap_or_else(|| health::health(seen));
         let step = if seen.has_target { of_node() } else { Step::Done };
         return upkeep::beside(seen, step);
     }
-    if is_given_up(seen) && seen.attempt.is_none() && seen.replaces.is_none() {
+    let nothing_ordered = seen.attempt.is_none() && seen.replaces.is_none() && !is_begun_by_others(seen);
+    if is_given_up(seen) && nothing_ordered {
         // Nothing was ordered of which anything could come.
         return Step::Done;
     }
@@ -73,11 +116,17 @@ fn first_server(seen: &Observed) -> Step {
         return step;
     }
     // Without a look that succeeds nothing is marked: a mark binds the machine to the place it was made for.
-    let Some(listed) = &seen.sightings.listed else { return Step::List };
+    let Some(listed) = &seen.sightings.listed else {
+        // The look after the mark is the last thing before the order.
+        let token = token::before_order(seen).filter(|_| seen.attempt_unsent);
+        return token.unwrap_or(Step::List);
+    };
     if let Some(server) = replace::preferred(seen, listed) {
         return Step::Adopt(server.provider_id.clone());
     }
-    let Some(mark) = &seen.attempt else { return order_anew(seen) };
+    let Some(mark) = &seen.attempt else {
+        return if is_begun_by_others(seen) { Step::MarkOthers } else { order_anew(seen) };
+    };
     let age = seen.now.duration_since(mark.at);
     if seen.attempt_unsent {
         // The look must come after the mark, or another writer's server could slip in between. If by the
@@ -89,7 +138,7 @@ fn first_server(seen: &Observed) -> Step {
     if mark.is_from_the_future(seen.now) {
         return Step::Redate(mark.clone());
     }
-    if mark.ruled_out_by(&listed.evidence, seen.list_lag) {
+    if mark.ruled_out_by(&listed.evidence, seen) {
         return order_anew(seen);
     }
     Step::Wait {
@@ -98,7 +147,7 @@ fn first_server(seen: &Observed) -> Step {
             "no server has come of the create call of {} so far; no second one is sent until the cloud's lists show that none will",
             mark.at
         ),
-        again: mark.wait(seen.now, seen.list_lag),
+        again: mark.wait(seen),
     }
 }
 
@@ -116,6 +165,8 @@ fn order_anew(seen: &Observed) -> Step {
     match (&seen.refused, seen.order_in) {
         (Some(failure), _) => creation_failed(seen, Operation::Create, failure),
         (None, Some(time)) => Step::Rest(time),
+        // Without its finalizer it could go and leave a token behind.
+        (None, None) if !seen.has_finalizer => Step::MarkAttempt,
         (None, None) => token::before_order(seen).unwrap_or(Step::MarkAttempt),
     }
 }
@@ -218,8 +269,12 @@ pub(super) fn is_overdue(seen: &Observed) -> bool {
     seen.now.duration_since(seen.created_at) > seen.creation_timeout
 }
 
+fn has_ready_node(seen: &Observed) -> bool {
+    seen.node.as_ref().is_some_and(|node| node.ready)
+}
+
 fn creation_failed(seen: &Observed, operation: Operation, failure: &Failure) -> Step {
-    let overdue = is_overdue(seen);
+    let overdue = is_overdue(seen) && !has_ready_node(seen);
     // A machine that has been up is not called a failed creation because the cloud does not answer.
     let phase = match seen.phase {
         Phase::Empty | Phase::CrashLoopBackOff | Phase::Failed if overdue => Phase::Failed,
@@ -301,6 +356,8 @@ fn deletion(seen: &Observed) -> Step {
         Cursor::DeleteNode => match &seen.node {
             Some(node) if node.held => Step::ReleaseNode,
             Some(_) => Step::DeleteNode,
+            None if let Some(node) = &seen.node_naming_it => Step::NameNode(node.clone()),
+            None if seen.node_unseen => Step::FindNode,
             // Nothing is asked for between this and the end, so nobody could go on from a word about it.
             None => farewell(seen),
         },
@@ -311,15 +368,6 @@ fn deletion(seen: &Observed) -> Step {
 /// Server and node are gone.
 fn farewell(seen: &Observed) -> Step {
     token::no_more(seen).unwrap_or(Step::RemoveFinalizer)
-}
-
-/// Whether there is no server and cannot be one, without asking any cloud: nothing that is written tells of an
-/// attempt, and as what is needed for one is not there, none could be made.
-///
-/// What another program did that writes nothing before its call is not seen. It would have kept the class by its
-/// finalizer; who tears that off has to look after the servers.
-fn never_ordered(seen: &Observed) -> bool {
-    seen.untouched && seen.provider_id.is_none() && !seen.has_node_label && seen.ready_to_act.is_err()
 }
 
 /// Before the drain the node's name must be known. It is written with the server's id, so without a name
@@ -339,8 +387,8 @@ fn name_node(seen: &Observed) -> Step {
     if seen.has_node_label {
         return next(text::DRAIN);
     }
-    if never_ordered(seen) {
-        return without_server();
+    if let Some(node) = &seen.node_naming_it {
+        return Step::NameNode(node.clone());
     }
     let identity = match &seen.ready_to_act {
         Ok(identity) => identity,
@@ -383,12 +431,6 @@ fn status_unknown(seen: &Observed, failure: &Failure) -> Step {
 
 /// Every server that carries the identity goes, and the cloud has to say twice that none is left.
 fn delete_servers(seen: &Observed) -> Step {
-    if never_ordered(seen) {
-        return Step::WriteStatus(deleting_with(
-            format!("VM not found. Continuing deletion flow. {}", text::DELETE_NODE),
-            OperationState::Processing,
-        ));
-    }
     let identity = match &seen.ready_to_act {
         Ok(identity) => identity,
         Err(failure) => return deletion_failed(seen, Operation::FindForDelete, failure),
@@ -407,7 +449,7 @@ fn delete_servers(seen: &Observed) -> Step {
         if asked.found.machines().iter().any(|server| is_foreign(server, identity)) {
             return deletion_failed(seen, Operation::Delete, &foreign(id, identity));
         }
-        if let Some(step) = asked.found.machines().iter().find_map(|server| remove(seen, server)) {
+        if let Some(step) = remove_all(seen, asked.found.machines()) {
             return step;
         }
     }
@@ -416,7 +458,7 @@ fn delete_servers(seen: &Observed) -> Step {
         // It came late, of a call that had no clear outcome, and may have a node with pods on it by now.
         return begin(seen);
     }
-    if let Some(step) = listed.found.machines().iter().find_map(|server| remove(seen, server)) {
+    if let Some(step) = remove_all(seen, listed.found.machines()) {
         return step;
     }
     if let (Some(_), Some(asked)) = (id, &seen.sightings.asked)
@@ -424,9 +466,12 @@ fn delete_servers(seen: &Observed) -> Step {
     {
         return Step::List;
     }
+    if is_begun_by_others(seen) {
+        return Step::MarkOthers;
+    }
     if let Some(mark) = &seen.attempt
         && !seen.attempt_unsent
-        && !mark.ruled_out_by(&listed.evidence, seen.list_lag)
+        && !mark.ruled_out_by(&listed.evidence, seen)
     {
         if mark.is_from_the_future(seen.now) {
             return Step::Redate(mark.clone());
@@ -434,7 +479,7 @@ fn delete_servers(seen: &Observed) -> Step {
         return Step::Wait {
             reason: "OutcomeUnknown",
             message: "no server has come of a create call so far; the Machine stays until the cloud's lists show that none will".to_owned(),
-            again: mark.wait(seen.now, seen.list_lag),
+            again: mark.wait(seen),
         };
     }
     Step::WriteStatus(deleting_with(
@@ -443,11 +488,17 @@ fn delete_servers(seen: &Observed) -> Step {
     ))
 }
 
-/// What to do with a server that has to go; nothing once it is gone.
-fn remove(seen: &Observed, server: &Server) -> Option<Step> {
+/// What to do with servers that have to go; nothing once none is shown any more.
+fn remove_all(seen: &Observed, servers: &[Server]) -> Option<Step> {
+    let is_going = |server: &&Server| matches!(server.state, State::Deleting | State::Deleted);
+    let next = servers.iter().find(|server| !is_going(server)).or_else(|| servers.first());
+    next.map(|server| remove(seen, server))
+}
+
+/// What to do with a server that has to go. One that is shown as deleted is waited for until it is not shown.
+fn remove(seen: &Observed, server: &Server) -> Step {
     match server.state {
-        State::Deleted => None,
-        State::Deleting => {
+        State::Deleting | State::Deleted => {
             let id = &server.provider_id;
             let wait = Step::Wait {
                 reason: "ServerDeleting",
@@ -456,14 +507,14 @@ fn remove(seen: &Observed, server: &Server) -> Option<Step> {
             };
             let overdue = seen.operation_at.is_some_and(|at| seen.now.duration_since(at) > DELETE_WITHIN);
             if !overdue {
-                return Some(wait);
+                return wait;
             }
             let message =
                 format!("the server {id} is still {}: look at it in the cloud's portal", server.raw_state);
             let failure = Failure::new(Code::DeadlineExceeded, message);
-            Some(written_or(seen, deletion_failure(Operation::Delete, &failure), wait))
+            written_or(seen, deletion_failure(Operation::Delete, &failure), wait)
         }
-        _ => Some(Step::DeleteServer(server.provider_id.clone())),
+        _ => Step::DeleteServer(server.provider_id.clone()),
     }
 }
 

@@ -192,3 +192,154 @@ fn every_state_of_a_server_has_its_step() {
         }
     }
 }
+
+#[test]
+fn a_machine_that_nobody_has_begun_with_is_held_with_its_first_mark() {
+    let nothing = || Sightings { listed: Some(found(How::Listed, &[])), ..Sightings::default() };
+    let new = || Observed {
+        has_finalizer: false,
+        untouched: true,
+        placed: false,
+        ready_to_act: Ok(identity()),
+        token_wanted: true,
+        ..observed()
+    };
+    let listed = || Observed { sightings: nothing(), ..new() };
+    let late = server("late", State::Running);
+    let shown = Sightings { listed: Some(found(How::Listed, std::slice::from_ref(&late))), ..nothing() };
+    let unsent = || Observed {
+        now: at(30),
+        has_finalizer: true,
+        untouched: false,
+        placed: true,
+        attempt: Some(marked(30)),
+        attempt_unsent: true,
+        ..new()
+    };
+    let valid = || token::TokenSeen::Own(token::OwnToken { id: "i".into(), uid: "u".into(), valid: true });
+    let table = vec![
+        ("it is looked for", new(), Step::List),
+        ("it is marked", listed(), Step::MarkAttempt),
+        ("it has a server", Observed { sightings: shown, ..new() }, Step::Adopt(late.provider_id.clone())),
+        ("a token", unsent(), Step::FindToken),
+        ("the last look", Observed { token: Some(valid()), ..unsent() }, Step::List),
+        ("the order", Observed { token: Some(valid()), sightings: nothing(), ..unsent() }, Step::Create),
+        (
+            "the token took too long",
+            Observed { now: at(31), token: Some(valid()), sightings: nothing(), ..unsent() },
+            Step::MarkAttempt,
+        ),
+        ("it has an id", Observed { provider_id: Some(Err("odd".into())), ..new() }, Step::AddFinalizer),
+        (
+            "it was marked",
+            Observed { attempt: Some(marked(0)), untouched: false, ..new() },
+            Step::AddFinalizer,
+        ),
+        ("it has a node", Observed { has_node_label: true, ..new() }, Step::AddFinalizer),
+        ("it has run", Observed { phase: Phase::Running, ..new() }, Step::AddFinalizer),
+        ("it is deleted", Observed { deleting: true, ..new() }, Step::Done),
+    ];
+    for (what, seen, expected) in table {
+        assert_eq!(decide(&seen), expected, "{what}");
+    }
+    let missing = Observed { ready_to_act: Err(Failure::new(Code::FailedPrecondition, "no class")), ..new() };
+    assert!(matches!(decide(&missing), Step::WriteStatus(_)), "what is missing is told all the same");
+}
+
+#[test]
+fn an_order_of_another_program_is_waited_for() {
+    let nothing = || Sightings { listed: Some(found(How::Listed, &[])), ..Sightings::default() };
+    let begun = || Observed {
+        now: at(30),
+        created_at: at(29),
+        placed: false,
+        ready_to_act: Ok(identity()),
+        sightings: nothing(),
+        ..observed()
+    };
+    let going = || Observed {
+        deleting: true,
+        phase: Phase::Terminating,
+        description: text::DELETE_VM.into(),
+        ..begun()
+    };
+    for seen in [begun(), going()] {
+        assert_eq!(decide(&seen), Step::MarkOthers);
+        let marked = Observed { attempt: Some(marked(30)), placed: true, ..seen.clone() };
+        assert!(matches!(decide(&marked), Step::Wait { reason: "OutcomeUnknown", .. }));
+        let gone = Observed { ready_to_act: Err(Failure::new(Code::FailedPrecondition, "no class")), ..seen };
+        assert!(matches!(decide(&gone), Step::WriteStatus(change) if change.state == OperationState::Failed));
+    }
+    let given_up = Observed { phase: Phase::Failed, created_at: at(0), ..begun() };
+    assert_eq!(decide(&given_up), Step::MarkOthers);
+    assert_eq!(decide(&Observed { placed: true, ..given_up }), Step::Done);
+}
+
+#[test]
+fn where_a_server_of_another_program_is_gets_noted_while_it_is_known() {
+    let own = server("a", State::Running);
+    let id = || own.provider_id.clone();
+    let asked = |servers: &[Server]| Sightings {
+        asked: Some(found(How::Asked, servers)),
+        settled: true,
+        ..Sightings::default()
+    };
+    let run = || Observed {
+        phase: Phase::Running,
+        provider_id: Some(Ok(id())),
+        has_node_label: true,
+        placed: false,
+        has_target: false,
+        ready_to_act: Ok(identity()),
+        ..observed()
+    };
+    let mut foreign = own.clone();
+    foreign.marks.domain = Some("e".into());
+    let failure = Failure::new(Code::Unavailable, "later");
+    let rest = Step::Rest(upkeep::EVERY);
+    let table = [
+        ("it is looked at", run(), Step::Ask(id())),
+        (
+            "it is there",
+            Observed { sightings: asked(std::slice::from_ref(&own)), ..run() },
+            Step::Adopt(id()),
+        ),
+        ("it is not there", Observed { sightings: asked(&[]), ..run() }, rest.clone()),
+        ("it is another one's", Observed { sightings: asked(&[foreign]), ..run() }, rest.clone()),
+        ("nobody knows", Observed { failure: Some((Tried::Look, failure)), ..run() }, rest),
+        ("it is noted", Observed { placed: true, ..run() }, Step::Done),
+    ];
+    for (what, seen, expected) in table {
+        assert_eq!(decide(&seen), expected, "{what}");
+        let leaving = Observed { deleting: true, ..seen };
+        let noting = matches!(expected, Step::Ask(_) | Step::Adopt(_));
+        let step = decide(&leaving);
+        assert!(
+            if noting { step == expected } else { matches!(step, Step::WriteStatus(_)) },
+            "{what}: {step:?}"
+        );
+    }
+}
+
+#[test]
+fn a_mark_is_ruled_out_by_a_list_that_is_late_enough_for_every_clock() {
+    let lag = Duration::from_secs(30);
+    // Seconds of a mark, of the start of this process and of the list; then whether there is nothing to wait for.
+    for (mark, start, list, expected) in [
+        (1_000, 0, 1_090, false),
+        (1_000, 0, 1_091, true),
+        (1_000, 1_005, 1_086, false),
+        (1_000, 1_011, 1_091, false),
+        (1_000, 1_011, 1_092, true),
+        (0, 1_000, 1_080, false),
+        (0, 1_000, 1_081, true),
+    ] {
+        let second = |second| Timestamp::from_second(second).unwrap();
+        let seen = Observed { now: second(list), started_at: second(start), list_lag: lag, ..observed() };
+        let mark = AttemptMark { attempt: Attempt("a".into()), at: second(mark) };
+        let evidence = Evidence { how: How::Listed, began_at: seen.now, answered_at: seen.now };
+        assert_eq!(mark.ruled_out_by(&evidence, &seen), expected, "{mark:?} {start} {list}");
+        let left = mark.wait(&seen);
+        assert!(left == Duration::from_secs(1) || !expected, "{mark:?} {start} {list}: {left:?}");
+    }
+}

@@ -45,7 +45,9 @@ fn a_server_is_gone_when_two_questions_in_this_order_have_said_so() {
         ("an answer alone", asked(5, None), None, "list"),
         ("a list from before the answer", asked(5, None), listed(4, None), "list"),
         ("a list after the answer", asked(5, None), listed(6, None), "gone"),
-        ("shown as deleted, and then not", asked(5, Some(State::Deleted)), listed(6, None), "gone"),
+        ("shown as deleted", asked(5, Some(State::Deleted)), listed(6, None), "wait"),
+        ("the list shows it as deleted", asked(5, None), listed(6, Some(State::Deleted)), "wait"),
+        ("both do", asked(5, Some(State::Deleted)), listed(6, Some(State::Deleted)), "wait"),
         ("two lists", listed(5, None), listed(6, None), "list"),
         ("the list shows it", asked(5, None), listed(6, Some(State::Running)), "delete"),
         ("the answer shows it", asked(5, Some(State::Running)), listed(6, None), "delete"),
@@ -63,5 +65,23 @@ fn a_server_is_gone_when_two_questions_in_this_order_have_said_so() {
             _ => "something else",
         };
         assert_eq!(said, expected, "{what}: {step:?}");
+    }
+}
+
+#[test]
+fn a_node_of_which_nothing_is_known_is_asked_for_before_its_machine_goes() {
+    let gone = || Observed {
+        description: text::DELETE_NODE.to_owned(),
+        token: Some(super::TokenSeen::None { free: String::new() }),
+        ..deleting(None, None)
+    };
+    let node = || Some(super::NodeView::default());
+    let table = [
+        ("it was seen", gone(), Step::RemoveFinalizer),
+        ("it was never seen", Observed { node_unseen: true, ..gone() }, Step::FindNode),
+        ("it is there", Observed { node_unseen: true, node: node(), ..gone() }, Step::DeleteNode),
+    ];
+    for (what, seen, expected) in table {
+        assert_eq!(decide(&seen), expected, "{what}");
     }
 }

@@ -17,7 +17,8 @@ const NODE_MISSING: &str = "<none>";
 pub(super) fn health(seen: &Observed) -> Step {
     if let Some(change) = new_phase(seen) {
         let has_joined = change.phase == Some(Phase::Running)
-            && (change.operation == OperationType::Create || seen.phase == Phase::Pending);
+            && (change.operation == OperationType::Create
+                || matches!(seen.phase, Phase::Pending | Phase::CrashLoopBackOff));
         let token = if has_joined { token::no_more(seen) } else { None };
         return token.unwrap_or(Step::WriteStatus(change));
     }
@@ -52,6 +53,7 @@ fn new_phase(seen: &Observed) -> Option<StatusChange> {
         (
             Some(node),
             Phase::Pending
+            | Phase::CrashLoopBackOff
             | Phase::Available
             | Phase::Unknown
             | Phase::Failed

@@ -1,6 +1,8 @@
 use super::*;
-use crate::life::{InPlace, NodeView, Stage, TokenSeen, decide, node as drains, test_support::observed};
-use hostler_driver::{Identity, ProviderId};
+use crate::life::{
+    InPlace, NodeView, OwnToken, Stage, TokenSeen, Tried, decide, node as drains, test_support::observed,
+};
+use hostler_driver::{Code, Failure, Identity, ProviderId};
 use jiff::Timestamp;
 
 fn at(minute: i64) -> Timestamp {
@@ -46,9 +48,14 @@ fn written(step: Step) -> (Phase, OperationType, OperationState, String) {
 
 #[test]
 fn a_node_that_is_well_makes_its_machine_run() {
-    for phase in
-        [Phase::Pending, Phase::Available, Phase::Unknown, Phase::Failed, Phase::InPlaceUpdateSuccessful]
-    {
+    for phase in [
+        Phase::Pending,
+        Phase::CrashLoopBackOff,
+        Phase::Available,
+        Phase::Unknown,
+        Phase::Failed,
+        Phase::InPlaceUpdateSuccessful,
+    ] {
         let (to, operation, state, said) = written(decide(&seen(phase, Some(node(true)))));
         assert_eq!(
             (to, operation, state),
@@ -67,6 +74,31 @@ fn a_node_that_is_well_makes_its_machine_run() {
         assert!(!matches!(decide(&seen(phase, Some(node(true)))), Step::WriteStatus(_)), "{phase:?}");
     }
     assert_eq!(decide(&seen(Phase::Running, Some(node(true)))), Step::Done);
+}
+
+#[test]
+fn a_machine_whose_node_is_well_does_not_fail_for_what_is_still_to_be_done_to_its_server() {
+    let refused = Failure::new(Code::PermissionDenied, "no");
+    for (phase, node, expected) in [
+        (Phase::Empty, Some(node(true)), Phase::CrashLoopBackOff),
+        (Phase::CrashLoopBackOff, Some(node(true)), Phase::Running),
+        (Phase::Empty, Some(node(false)), Phase::Failed),
+        (Phase::CrashLoopBackOff, Some(node(false)), Phase::Failed),
+        (Phase::CrashLoopBackOff, None, Phase::Failed),
+    ] {
+        let seen = Observed { failure: Some((Tried::Settle, refused.clone())), ..seen(phase, node.clone()) };
+        assert_eq!(written(decide(&seen)).0, expected, "{phase:?} {node:?}");
+    }
+}
+
+#[test]
+fn a_machine_that_runs_after_all_has_no_token_any_more() {
+    let own = OwnToken { id: "616263".into(), uid: "u".into(), valid: true };
+    for phase in [Phase::Pending, Phase::CrashLoopBackOff, Phase::Unknown] {
+        let seen = Observed { token: Some(TokenSeen::Own(own.clone())), ..seen(phase, Some(node(true))) };
+        let dropped = decide(&seen) == Step::DropToken(own.clone());
+        assert_eq!(dropped, phase != Phase::Unknown, "{phase:?}");
+    }
 }
 
 #[test]

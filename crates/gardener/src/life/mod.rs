@@ -77,13 +77,22 @@ impl AttemptMark {
         waits.saturating_add(list_lag)
     }
 
+    /// The same, after this process began. Who came before it may have marked by a clock that was behind, but calls
+    /// nobody any more.
+    fn own_horizon(list_lag: Duration) -> Duration {
+        CALL_LIMIT.unsigned_abs().saturating_add(list_lag)
+    }
+
     /// How long until a list can rule it out, as far as is worth waiting without a look: clocks may differ
     /// between two processes, and one may be set back.
-    fn wait(&self, now: Timestamp, list_lag: Duration) -> Duration {
-        let age = now.duration_since(self.at);
-        let horizon = SignedDuration::try_from(Self::horizon(list_lag)).unwrap_or(SignedDuration::MAX);
-        let left = horizon.saturating_sub(age).clamp(SignedDuration::from_secs(1), LOOK_AGAIN);
-        left.unsigned_abs()
+    fn wait(&self, seen: &Observed) -> Duration {
+        let left = |since: Timestamp, horizon: Duration| {
+            let horizon = SignedDuration::try_from(horizon).unwrap_or(SignedDuration::MAX);
+            horizon.saturating_sub(seen.now.duration_since(since))
+        };
+        let by_mark = left(self.at, Self::horizon(seen.list_lag));
+        let by_start = left(seen.started_at, Self::own_horizon(seen.list_lag));
+        by_mark.max(by_start).clamp(SignedDuration::from_secs(1), LOOK_AGAIN).unsigned_abs()
     }
 
     /// Whether the clock was set back since, or was wrong when it was made. Its call may have been sent all the
@@ -92,8 +101,9 @@ impl AttemptMark {
         self.at > now
     }
 
-    fn ruled_out_by(&self, evidence: &Evidence, list_lag: Duration) -> bool {
-        evidence.rules_out_attempt(self.at, Self::horizon(list_lag))
+    fn ruled_out_by(&self, evidence: &Evidence, seen: &Observed) -> bool {
+        evidence.rules_out_attempt(self.at, Self::horizon(seen.list_lag))
+            && evidence.rules_out_attempt(seen.started_at, Self::own_horizon(seen.list_lag))
     }
 }
 
@@ -143,6 +153,8 @@ pub struct Sightings {
 #[derive(Clone, Debug)]
 pub struct Observed {
     pub now: Timestamp,
+    /// When this process began to look after machines, by the clock of now.
+    pub started_at: Timestamp,
     pub name: String,
     pub created_at: Timestamp,
     pub creation_timeout: SignedDuration,
@@ -160,12 +172,16 @@ pub struct Observed {
     pub provider_id: Option<Result<ProviderId, String>>,
     /// The server that failed and shall give way to another one. Its id is not in the spec any more.
     pub replaces: Option<ProviderId>,
+    /// A server that was seen running, whatever the cloud says of it now.
+    pub ran: Option<ProviderId>,
     pub has_node_label: bool,
     pub attempt: Option<AttemptMark>,
     /// The mark was written by this very run, so its call has not been sent.
     pub attempt_unsent: bool,
     /// Nothing on the Machine tells of an attempt to make a server, sent or not.
     pub untouched: bool,
+    /// It is written down where its server is or may be.
+    pub placed: bool,
     /// Class, Secret and driver are there.
     pub ready_to_act: Result<Identity, Failure>,
     /// Why class or Secret could still vanish under a server that is made now.
@@ -186,10 +202,14 @@ pub struct Observed {
     /// What this run has seen of its token.
     pub token: Option<TokenSeen>,
     pub node: Option<NodeView>,
+    /// Its node has never been seen, and nobody was asked for it: what is known of nodes may be behind.
+    pub node_unseen: bool,
     /// Its node was deleted and is not there any more.
     pub node_lost: bool,
     /// The server on which a node with the machine's name says that it runs.
     pub node_on: Option<ProviderId>,
+    /// A node that names the machine as its own, while the machine names none.
+    pub node_naming_it: Option<String>,
     /// How long it may be unhealthy; nothing is for ever.
     pub health_timeout: Option<SignedDuration>,
     /// How long an update in place may take.
@@ -236,8 +256,11 @@ pub enum Step {
     Ask(ProviderId),
     /// List the servers that carry the identity, in a list begun now.
     List,
-    /// Write a fresh attempt mark on the Machine, its version as precondition.
+    /// Write a fresh attempt mark on the Machine, its version as precondition. A new Machine gets its finalizer with
+    /// it: whoever finds one without the other knows that somebody else put it there.
     MarkAttempt,
+    /// Write a mark for an order that another program may have sent. It counts as sent.
+    MarkOthers,
     /// Write the mark once more with the time of now. Its call counts as sent.
     Redate(AttemptMark),
     /// Look for the machine's bootstrap token.
@@ -251,6 +274,8 @@ pub enum Step {
     Adopt(ProviderId),
     /// Take the id of a failed server off the Machine and note that it shall be replaced.
     Disown(ProviderId),
+    /// Write the name of its node on the Machine.
+    NameNode(String),
     Settle(Box<Server>),
     WriteStatus(StatusChange),
     PatchNodeStatus(Value),
@@ -272,6 +297,8 @@ pub enum Step {
     /// A step of the drain.
     OnNode(node::Act),
     DeleteServer(ProviderId),
+    /// Ask for the machine's node, of which nothing is known.
+    FindNode,
     /// Take our finalizer off the node.
     ReleaseNode,
     DeleteNode,

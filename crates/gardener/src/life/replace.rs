@@ -37,6 +37,7 @@ fn has_node(seen: &Observed, server: &Server) -> bool {
 fn may_go(seen: &Observed, server: &Server) -> bool {
     matches!(server.state, State::Failed { .. })
         && server.launched_at.is_none()
+        && seen.ran.as_ref() != Some(&server.provider_id)
         && !has_node(seen, server)
         && matches!(seen.phase, Phase::Empty | Phase::CrashLoopBackOff)
         && !is_overdue(seen)
@@ -66,17 +67,17 @@ pub(super) fn away_with(seen: &Observed, old: &ProviderId) -> Option<Step> {
         message: format!("waiting for the cloud to delete {old}, which failed"),
         again: LOOK_AGAIN.unsigned_abs(),
     };
-    if let Some(server) = asked.found.machines().first().filter(|server| server.state != State::Deleted) {
+    if let Some(server) = asked.found.machines().first() {
         return Some(match foreign_or_own(seen, server) {
             Err(step) => step,
-            Ok(()) if server.state == State::Deleting => waiting(),
+            Ok(()) if !is_there(server) => waiting(),
             Ok(()) if may_go(seen, server) => Step::DeleteServer(old.clone()),
             // It came to life after all, or it is too late for another one.
             Ok(()) => Step::Adopt(old.clone()),
         });
     }
     let Some(listed) = &seen.sightings.listed else { return Some(Step::List) };
-    let is_shown = |server: &Server| server.provider_id == *old && server.state.is_present();
+    let is_shown = |server: &Server| server.provider_id == *old;
     if listed.found.machines().iter().any(is_shown) {
         return Some(waiting());
     }
@@ -160,10 +161,13 @@ mod tests {
     #[test]
     fn only_a_server_that_never_ran_and_was_told_for_long_gives_way() {
         assert_eq!(decide(&told()), Step::Disown(id("a")));
+        let another_ran = Observed { ran: Some(id("b")), ..told() };
+        assert_eq!(decide(&another_ran), Step::Disown(id("a")));
         let launched = Server { launched_at: Some(at(1)), ..failed("a") };
         let ran = Sightings { asked: Some(found(How::Asked, 5, &[launched])), ..Sightings::default() };
         let kept = [
             ("it ran", Observed { sightings: ran, ..told() }),
+            ("it was seen running", Observed { ran: Some(id("a")), ..told() }),
             ("it has a node", Observed { node: Some(crate::life::NodeView::default()), ..told() }),
             ("a node says so", Observed { node_on: Some("stackit://a".parse().unwrap()), ..told() }),
             ("it is too late", Observed { creation_timeout: SignedDuration::from_mins(5), ..told() }),
@@ -187,6 +191,7 @@ mod tests {
         let listed = |minute, servers: &[Server]| Some(found(How::Listed, minute, servers));
         let running = server("a", State::Running, 0);
         let going = server("a", State::Deleting, 0);
+        let deleted = server("a", State::Deleted, 0);
         let other = server("b", State::Running, 0);
         let away = Step::DeleteServer(id("a"));
         let table = [
@@ -198,6 +203,8 @@ mod tests {
             ("gone", asked(&[]), listed(5, &[]), Some(Step::MarkAttempt)),
             ("another one", asked(&[]), listed(5, &[other]), Some(Step::Adopt(id("b")))),
             ("it is going", asked(std::slice::from_ref(&going)), None, None),
+            ("it is shown as deleted", asked(std::slice::from_ref(&deleted)), None, None),
+            ("the list shows it as deleted", asked(&[]), listed(5, std::slice::from_ref(&deleted)), None),
             ("the list shows it", asked(&[]), listed(5, &[going]), None),
             ("the list shows it as it was", asked(&[]), listed(5, &[failed("a")]), None),
         ];

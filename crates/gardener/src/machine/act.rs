@@ -3,7 +3,8 @@
 
 use super::{
     AttemptMark, Machine, MachineController, Means, Memory, Next, Purpose, Sightings, Tried, health,
-    observe::is_untouched, token,
+    observe::{self, has_finalizer, replaces},
+    token,
 };
 use crate::{
     api::{MachineClass, OperationState, OperationType, Phase, names},
@@ -12,8 +13,8 @@ use crate::{
 };
 use hostler_controller::{EventKind, Key, Outcome, Trouble};
 use hostler_driver::{
-    Address, AddressKind, Attempt, Code, Deletion, Evidence, Failure, Finding, Found, How, Identity, Order,
-    ProviderId, Recognition, Settled,
+    Address, AddressKind, Attempt, Code, Deletion, Evidence, Failure, Finding, Found, How, Identity,
+    Machine as Server, Order, ProviderId, Recognition, Settled,
 };
 use k8s_openapi::{
     api::core::v1::{Node, NodeAddress},
@@ -39,30 +40,22 @@ impl MachineController {
         means: Result<Means, Failure>,
     ) -> Result<Next, Trouble> {
         match step {
-            Step::AddFinalizer => {
-                let untouched = machine.spec.provider_id.is_empty() && is_untouched(&machine);
-                let add = |machine: &mut Machine| machine.finalizers_mut().push(names::FINALIZER.to_owned());
-                let written = self.write(machine, memory, add).await;
-                if let (Ok(Next::Again(machine)), true) = (&written, untouched) {
+            Step::AddFinalizer => self.write(machine, memory, hold).await,
+            Step::MarkAttempt => {
+                // An earlier attempt, if there was one, is ruled out where it was made.
+                let place = self.means(&machine, Purpose::OrderAnew).map_err(Trouble::new)?.place;
+                *memory = Memory { attempt_unsent: true, token: memory.token.take(), ..Memory::default() };
+                let new = !has_finalizer(&machine);
+                let written = self.write(machine, memory, self.mark(place)).await;
+                if let (Ok(Next::Again(machine)), true) = (&written, new) {
                     self.tokens_made.open(machine);
                 }
                 written
             }
-            Step::MarkAttempt => {
-                let mark = AttemptMark {
-                    attempt: Attempt(self.chance.text(MARK_ALPHABET, 10)),
-                    at: self.clock.now(),
-                };
-                // An earlier attempt, if there was one, is ruled out where it was made.
-                let place = self.means(&machine, Purpose::OrderAnew).map_err(Trouble::new)?.place;
-                *memory = Memory { attempt_unsent: true, token: memory.token.take(), ..Memory::default() };
-                self.write(machine, memory, |machine| {
-                    let annotations = machine.annotations_mut();
-                    annotations.remove(names::REPLACES_ANNOTATION);
-                    annotations.insert(names::ATTEMPT_ANNOTATION.to_owned(), mark.render());
-                    annotations.insert(names::PLACE_ANNOTATION.to_owned(), place);
-                })
-                .await
+            Step::MarkOthers => {
+                let place = means.map_err(Trouble::new)?.place;
+                *memory = Memory::default();
+                self.write(machine, memory, self.mark(place)).await
             }
             Step::Redate(mark) => {
                 let mark = AttemptMark { at: self.clock.now(), ..mark };
@@ -81,6 +74,7 @@ impl MachineController {
                     ..Memory::default()
                 };
                 self.write(machine, memory, move |machine| {
+                    hold(machine);
                     machine.spec.provider_id = id.to_string();
                     let annotations = machine.annotations_mut();
                     annotations.remove(names::ATTEMPT_ANNOTATION);
@@ -89,7 +83,7 @@ impl MachineController {
                     let priority = annotations.entry(names::PRIORITY_ANNOTATION.to_owned());
                     priority.or_insert_with(|| names::DEFAULT_PRIORITY.to_owned());
                     if has_target {
-                        machine.labels_mut().insert(names::NODE_LABEL.to_owned(), node);
+                        machine.labels_mut().entry(names::NODE_LABEL.to_owned()).or_insert(node);
                     }
                 })
                 .await
@@ -102,6 +96,12 @@ impl MachineController {
                     machine.spec.provider_id.clear();
                     machine.labels_mut().remove(names::NODE_LABEL);
                     machine.annotations_mut().insert(names::REPLACES_ANNOTATION.to_owned(), id.to_string());
+                })
+                .await
+            }
+            Step::NameNode(node) => {
+                self.write(machine, memory, move |machine| {
+                    machine.labels_mut().insert(names::NODE_LABEL.to_owned(), node);
                 })
                 .await
             }
@@ -141,6 +141,10 @@ impl MachineController {
                 }
                 Ok(Next::Again(machine))
             }
+            Step::FindNode => {
+                self.find_node(&machine, memory).await?;
+                Ok(Next::Again(machine))
+            }
             Step::FindToken => self.find_token(machine, memory).await,
             Step::MakeToken(id) => self.make_token(machine, &id, memory).await,
             Step::DropToken(token) => self.drop_token(machine, &token, memory).await,
@@ -177,6 +181,19 @@ impl MachineController {
             Step::Wait { reason, again, .. } => Ok(Next::End(Outcome::Wait { reason, check: Some(again) })),
             Step::Rest(time) => Ok(Next::End(Outcome::After(time))),
             Step::Done => Ok(Next::End(Outcome::Done)),
+        }
+    }
+
+    /// Writes a new mark for an order in this place.
+    fn mark(&self, place: String) -> impl FnOnce(&mut Machine) + use<> {
+        let attempt = Attempt(self.chance.text(MARK_ALPHABET, 10));
+        let mark = AttemptMark { attempt, at: self.clock.now() };
+        move |machine| {
+            hold(machine);
+            let annotations = machine.annotations_mut();
+            annotations.remove(names::REPLACES_ANNOTATION);
+            annotations.insert(names::ATTEMPT_ANNOTATION.to_owned(), mark.render());
+            annotations.insert(names::PLACE_ANNOTATION.to_owned(), place);
         }
     }
 
@@ -290,6 +307,10 @@ impl MachineController {
         if !seen.is_empty() {
             add_addresses(&mut status.addresses, seen, &machine.name_any());
         }
+        // The cloud does not have to tell of one that fails later that it ran.
+        if let (Some(id), Some(Phase::CrashLoopBackOff)) = (&memory.ran, change.phase) {
+            status.last_known_state = observe::ran(id);
+        }
         // What was to be kept for a while is not, once it is updated or deleted. A failure to make it ends nothing: if
         // it did, the time for which it is kept would begin anew with each attempt.
         if matches!(change.operation, OperationType::Delete | OperationType::InPlaceUpdate) {
@@ -343,6 +364,17 @@ impl MachineController {
         self.caches.classes.get(&Key::new("MachineClass", machine.namespace().unwrap_or_default(), name))
     }
 
+    /// What its class's template lacks, in words.
+    fn odd_template(&self, machine: &Machine) -> Option<String> {
+        let lacks = self.class_of(machine)?.spec.node_template.as_ref()?.lacks();
+        (!lacks.is_empty()).then(|| {
+            format!(
+                "the MachineClass's nodeTemplate lacks {}: Gardener's own machine controllers would stop at that, and an autoscaler may go wrong by it",
+                lacks.join(", ")
+            )
+        })
+    }
+
     /// Shows people the end of the console of a server whose node did not join in time.
     async fn tell_console(&self, machine: &Machine, means: Option<Means>) {
         let (Some(Means { driver, .. }), Ok(id)) = (means, machine.spec.provider_id.parse()) else { return };
@@ -390,7 +422,7 @@ impl MachineController {
             }
             Step::Create => {
                 memory.attempt_unsent = false;
-                for warning in warnings.iter().flatten() {
+                for warning in warnings.iter().flatten().chain(&self.odd_template(&machine)) {
                     self.event(&machine, EventKind::Warning, "LooksWrong", warning);
                 }
                 let name = machine.name_any();
@@ -404,6 +436,8 @@ impl MachineController {
                 (Tried::Create, created.map(|server| memory.sightings.created = Some(Box::new(server))))
             }
             Step::Settle(server) => {
+                order.identity = named(order.identity, &machine, &server);
+                memory.ran = Some(server.provider_id.clone());
                 let settled = calls.timed(Method::Initialize, driver.settle(&order, &server)).await;
                 let result = settled.map(|settled| match settled {
                     Settled::Done(server) => {
@@ -424,6 +458,10 @@ impl MachineController {
                 (Tried::Settle, result)
             }
             Step::DeleteServer(id) => {
+                let mut asked = memory.sightings.asked.iter().flat_map(|finding| finding.found.machines());
+                if let Some(server) = asked.find(|server| server.provider_id == id) {
+                    order.identity = named(order.identity, &machine, server);
+                }
                 let deletion = self.delete_server(&machine, &*driver, &order, &id).await;
                 let result = deletion.map(|deletion| match deletion {
                     Deletion::Ordered => {
@@ -459,6 +497,25 @@ impl MachineController {
             &format!("ordered the deletion of {id}"),
         );
         Ok(deletion)
+    }
+}
+
+/// What a server is recognised by. One that says nothing of a cluster, made when its class did not either, is the
+/// machine's only because its id is written on it: it is taken for what it says, in this one call.
+fn named(identity: Identity, machine: &Machine, server: &Server) -> Identity {
+    let written = [Some(machine.spec.provider_id.as_str()), replaces(machine)];
+    let id = server.provider_id.to_string();
+    let is_named = written.into_iter().flatten().any(|written| written == id);
+    if is_named && identity.recognise(&server.marks) == Recognition::WithoutDomain {
+        return Identity { domain: String::new(), ..identity };
+    }
+    identity
+}
+
+/// Puts our finalizer on a Machine.
+fn hold(machine: &mut Machine) {
+    if !has_finalizer(machine) {
+        machine.finalizers_mut().push(names::FINALIZER.to_owned());
     }
 }
 

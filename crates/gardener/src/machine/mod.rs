@@ -26,7 +26,7 @@ use hostler_controller::{
     Cache, EventKind, Key, Lane, Outcome, Queue, QueueOptions, Reconciler, Recorder, Run, Trouble, Wait,
     behind_others,
 };
-use hostler_driver::{Address, Driver, Failure, Identity, Order};
+use hostler_driver::{Address, Driver, Failure, Identity, Order, ProviderId};
 use hostler_node::Drainer;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Secret};
@@ -48,7 +48,7 @@ const STEPS_PER_RUN: usize = 24;
 /// The lane of machines that come or stay.
 const COMING: &str = "create";
 /// What every machine waits for, and how long it usually takes at most: what is over sooner is not worth an event.
-const USUAL_WAITS: [&str; 3] = ["ServerStarting", "NodeNotReady", "ServerDeleting"];
+const USUAL_WAITS: [&str; 4] = ["NotYetKept", "ServerStarting", "NodeNotReady", "ServerDeleting"];
 const USUALLY: SignedDuration = SignedDuration::from_secs(30);
 /// A thaw wakes everybody; this is for the case that nobody does.
 const FROZEN_AGAIN: Duration = Duration::from_mins(10);
@@ -110,7 +110,10 @@ struct Memory {
     fresh: bool,
     /// The cache does not show it yet.
     node_deleted: bool,
+    node_looked_for: bool,
     token: Option<token::Known>,
+    /// A server that was seen running.
+    ran: Option<ProviderId>,
     /// What a server that is settled answers to.
     addresses: Vec<Address>,
     /// The cache does not show these yet.

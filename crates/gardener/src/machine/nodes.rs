@@ -76,6 +76,11 @@ pub(super) fn node_or_own_name(machine: &Machine) -> String {
     machine.labels().get(names::NODE_LABEL).cloned().unwrap_or_else(|| machine.name_any())
 }
 
+/// The machine that a node names: what nodes are found by.
+pub(super) fn machine_named_by(node: &Node) -> String {
+    node.labels().get(names::MACHINE_NAME_LABEL).cloned().unwrap_or_default()
+}
+
 fn owners(machines: &Cache<Machine>, node: &str) -> Vec<Arc<Machine>> {
     let mut owners = machines.with_word(node);
     owners.retain(|machine| machine.labels().contains_key(names::NODE_LABEL));
@@ -93,6 +98,17 @@ impl MachineController {
     /// Whether the machine's node was deleted and is gone.
     pub(super) fn has_lost_its_node(&self, machine: &Machine) -> bool {
         self.lost_nodes.has(machine) && self.node(machine).is_none()
+    }
+
+    /// Asks for a node that may have joined just before its server went.
+    pub(super) async fn find_node(&self, machine: &Machine, memory: &mut Memory) -> Result<(), Trouble> {
+        let Some(target) = &self.target else { return Ok(()) };
+        let live = Api::<Node>::all(target.clone()).get_opt(&node_name(machine)).await?;
+        memory.node_looked_for = true;
+        if let Some(live) = live {
+            self.caches.nodes.learn(Arc::new(live));
+        }
+        Ok(())
     }
 
     pub(super) async fn release_node(&self, machine: &Machine, memory: &mut Memory) -> Result<(), Trouble> {

@@ -129,13 +129,15 @@ impl MachineController {
         }
         let drain = self.drainer.as_ref().zip(order.as_ref());
         let node = self.node(machine).filter(|_| !memory.node_deleted);
+        let running_for = self.clock.instant().saturating_duration_since(self.started_at);
         Observed {
             now,
+            started_at: now.saturating_sub(running_for).unwrap_or(now),
             name: machine.name_any(),
             created_at: meta.creation_timestamp.as_ref().map_or(now, |time| time.0),
             creation_timeout: creation_timeout(machine, self.options.creation_timeout),
             deleting: meta.deletion_timestamp.is_some(),
-            has_finalizer: machine.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
+            has_finalizer: has_finalizer(machine),
             phase: status.current_status.phase,
             phase_since: status.current_status.last_update_time.map(|time| time.0),
             description: status.last_operation.description,
@@ -143,10 +145,12 @@ impl MachineController {
             operation_at: status.last_operation.last_update_time.map(|time| time.0),
             provider_id: provider_id.map(|id| id.parse::<ProviderId>().map_err(|error| error.to_string())),
             replaces: replaces.and_then(|id| id.parse().ok()),
+            ran: status.last_known_state.strip_suffix(" ran").and_then(|id| id.parse().ok()),
             has_node_label: machine.labels().contains_key(names::NODE_LABEL),
             attempt: attempt_of(machine),
             attempt_unsent: memory.attempt_unsent,
             untouched: is_untouched(machine),
+            placed: machine.annotations().contains_key(names::PLACE_ANNOTATION),
             ready_to_act: means.as_ref().map(|means| means.order.identity.clone()).map_err(Clone::clone),
             not_kept: provider_id
                 .is_none()
@@ -173,8 +177,13 @@ impl MachineController {
                 behind: self.behind(machine, &node, memory),
                 ..self.node_view(machine, &node)
             }),
+            node_unseen: self.target.is_some()
+                && machine.labels().contains_key(names::NODE_LABEL)
+                && status.conditions.is_empty()
+                && !memory.node_looked_for,
             node_lost: self.has_lost_its_node(machine),
             node_on: self.node_on(&machine.name_any()),
+            node_naming_it: self.node_naming(machine),
             health_timeout: (machine.spec.configuration.disable_health_timeout != Some(true)).then(|| {
                 let own = machine.spec.configuration.health_timeout.as_deref();
                 own.and_then(read).unwrap_or_else(|| signed(self.options.health_timeout))
@@ -205,6 +214,16 @@ impl MachineController {
         node.spec.as_ref()?.provider_id.as_ref()?.parse().ok()
     }
 
+    /// A node that says that it is this machine's, which names none itself.
+    fn node_naming(&self, machine: &Machine) -> Option<String> {
+        let unnamed = !machine.labels().contains_key(names::NODE_LABEL);
+        if !unnamed || machine.meta().deletion_timestamp.is_none() {
+            return None;
+        }
+        let named = self.caches.nodes.with_word(&machine.name_any());
+        named.iter().find(|node| is_node_of(&machine.spec.provider_id, node)).map(|node| node.name_any())
+    }
+
     /// The machine's node: the one its label names, unless that says that it runs on another server. A node that
     /// happens to have the machine's name is not.
     pub(super) fn node(&self, machine: &Machine) -> Option<Arc<Node>> {
@@ -215,7 +234,7 @@ impl MachineController {
 }
 
 /// The id of a failed server that is to be replaced.
-fn replaces(machine: &Machine) -> Option<&str> {
+pub(super) fn replaces(machine: &Machine) -> Option<&str> {
     machine.annotations().get(names::REPLACES_ANNOTATION).map(String::as_str)
 }
 
@@ -233,8 +252,18 @@ fn is_elsewhere(machine: &str, node: &str) -> bool {
     }
 }
 
+/// What is written as the last known state of a machine whose server was seen running before it was of any use.
+pub(super) fn ran(id: &ProviderId) -> String {
+    format!("{id} ran")
+}
+
+/// Whether a machine has our finalizer.
+pub(super) fn has_finalizer(machine: &Machine) -> bool {
+    machine.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER)
+}
+
 /// Whether nothing on the machine tells of an attempt to make a server.
-pub(super) fn is_untouched(machine: &Machine) -> bool {
+fn is_untouched(machine: &Machine) -> bool {
     let marks = [names::ATTEMPT_ANNOTATION, names::PLACE_ANNOTATION, names::REPLACES_ANNOTATION];
     let known = machine.status.as_ref().is_some_and(|status| !status.last_known_state.is_empty());
     !known && !marks.iter().any(|name| machine.annotations().contains_key(*name))

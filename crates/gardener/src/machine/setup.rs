@@ -2,7 +2,7 @@
 
 use super::{
     Caches, MachineController,
-    nodes::{LostNodes, node_or_own_name},
+    nodes::{LostNodes, machine_named_by, node_or_own_name},
     patience::Refusals,
     queue, token,
 };
@@ -122,7 +122,8 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         None => (None, None),
         Some(Target { client, evictions }) => {
             let nodes =
-                Watch::<Node>::all(client.clone(), watching(), clock.clone(), &chance, metrics.clone());
+                Watch::<Node>::all(client.clone(), watching(), clock.clone(), &chance, metrics.clone())
+                    .indexed(machine_named_by);
             let drainer = Drainer::new(hostler_node::Parts {
                 client: client.clone(),
                 evictions,
@@ -240,6 +241,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
             namespace: namespace.clone(),
             machines: caches.machines.clone(),
             queue: queue.clone(),
+            recorder: recorder.clone(),
             clock: clock.clone(),
             options: options.freeze,
             frozen: frozen.clone(),

@@ -7,7 +7,8 @@ use std::{
     time::Duration,
 };
 
-/// So few orphans are taken for lost ones and not for a sign that the Machines are, unless one has a Ready node.
+/// So few orphans are taken for lost ones and not for a sign that the Machines are, unless one has a Ready node. Who does
+/// not know the nodes cannot tell.
 const FEW: usize = 2;
 
 /// How orphans are collected.
@@ -62,6 +63,8 @@ pub(super) struct Observed<'a> {
     pub(super) owners: &'a BTreeMap<String, Owner>,
     /// The servers, by the cloud's ids, whose nodes are Ready.
     pub(super) ready: &'a BTreeSet<String>,
+    /// Whether the nodes are known: without a cluster for them, and before they are listed, none is Ready for anybody.
+    pub(super) knows_nodes: bool,
     /// The orphans of the pass before, and when they were first seen.
     pub(super) before: &'a BTreeMap<ProviderId, Timestamp>,
     pub(super) options: OrphanOptions,
@@ -125,7 +128,8 @@ pub(super) fn decide(seen: &Observed<'_>) -> Pass {
             orphans.push(Orphan { id, machine: machine.clone(), since });
         }
     }
-    let most = orphans.len() * 2 > own.len() && (orphans.len() > FEW || any_ready);
+    let few = orphans.len() <= FEW && seen.knows_nodes && !any_ready;
+    let most = orphans.len() * 2 > own.len() && !few;
     if most && !seen.confirmed {
         let stopped = Some(format!(
             "{} of {} servers of this class have no Machine: nothing is deleted, because it looks as if the Machines were lost. Restore them, or if these servers are really not needed annotate the class with {}=true",
@@ -192,6 +196,7 @@ mod tests {
         servers: Vec<Server>,
         owners: BTreeMap<String, Owner>,
         ready: BTreeSet<String>,
+        knows_nodes: bool,
         before: BTreeMap<ProviderId, Timestamp>,
         options: OrphanOptions,
         confirmed: bool,
@@ -208,6 +213,7 @@ mod tests {
                 servers: names.map(server).to_vec(),
                 owners: owners.collect(),
                 ready: BTreeSet::new(),
+                knows_nodes: true,
                 before: [(id("id-a"), at(0))].into(),
                 options: OrphanOptions { limit: 2, ..OrphanOptions::default() },
                 confirmed: false,
@@ -221,6 +227,7 @@ mod tests {
                 scope: &Scope::Class { domain: "ours".into(), class: "c".into() },
                 owners: &self.owners,
                 ready: &self.ready,
+                knows_nodes: self.knows_nodes,
                 before: &self.before,
                 options: self.options,
                 confirmed: self.confirmed,
@@ -352,6 +359,34 @@ mod tests {
             assert_eq!(pass.due.is_empty(), !collected, "{case}");
             assert_eq!(pass.stopped.is_some(), !collected, "{case}");
             assert_eq!(pass.sightings().len(), orphans, "{case}: they are remembered all the same");
+        }
+    }
+
+    #[test]
+    fn who_does_not_know_the_nodes_takes_no_class_for_a_few_lost_servers() {
+        // orphans, others, somebody said so, are they collected
+        let table = [
+            (1, 0, false, false),
+            (2, 0, false, false),
+            (2, 1, false, false),
+            (1, 0, true, true),
+            (2, 0, true, true),
+            (1, 1, false, true),
+            (2, 2, false, true),
+            (3, 3, false, true),
+        ];
+        for (orphans, others, confirmed, collected) in table {
+            let mut scene = Scene::new();
+            let name = |number: usize| format!("m{number}");
+            scene.servers = (0..orphans + others).map(|number| server(&name(number))).collect();
+            scene.owners = (orphans..orphans + others).map(|number| (name(number), Owner::Busy)).collect();
+            scene.before = (0..orphans).map(|number| (id(&format!("id-m{number}")), at(0))).collect();
+            scene.knows_nodes = false;
+            scene.confirmed = confirmed;
+            let pass = scene.pass();
+            let case = format!("{orphans} {others} {confirmed}");
+            assert_eq!(pass.due.is_empty(), !collected, "{case}");
+            assert_eq!(pass.stopped.is_some(), !collected, "{case}");
         }
     }
 

@@ -167,6 +167,7 @@ impl Collector {
             scope: &servers.scope(),
             owners: &owners,
             ready: &self.ready(),
+            knows_nodes: self.nodes.is_synced(),
             before: &memory.sightings,
             options: self.options,
             confirmed: confirms(class),

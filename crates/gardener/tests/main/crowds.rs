@@ -114,8 +114,18 @@ async fn time_to_run(stage: &mut Stage, name: &str) -> jiff::SignedDuration {
 
 #[tokio::test(start_paused = true)]
 async fn a_thousand_drains_delay_no_creation() {
+    // As the flags have it if nothing is said.
+    a_thousand_drains_at(20.0, 30).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_drains_delay_no_creation_where_more_calls_are_allowed() {
+    a_thousand_drains_at(100.0, 200).await;
+}
+
+async fn a_thousand_drains_at(per_second: f64, burst: u32) {
     let mut stage = Stage::unobserved(Plan::seeded(301), Settings::default()).await;
-    stage.start_controller();
+    stage.start_controller_at(per_second, burst);
     stage.create_class_and_secret().await;
     let alone = time_to_run(&mut stage, "alone").await;
     let names: Vec<String> = (0..MANY).map(|number| format!("old-{number}")).collect();
@@ -132,13 +142,13 @@ async fn a_thousand_drains_delay_no_creation() {
     delete_all(&stage, &names).await;
     // While they begin, and when all of them wait for their pods.
     let beginning = time_to_run(&mut stage, "early").await;
-    stage.world.run_for(Duration::from_mins(2)).await;
     let draining = |all: &[Machine]| {
         let said =
             all.iter().filter_map(|machine| Some(&machine.status.as_ref()?.last_operation.description));
         said.filter(|said| *said == "Initiate node drain").count()
     };
-    assert_eq!(draining(&machines(&stage).list(&ListParams::default()).await.unwrap().items), MANY);
+    run_until(&stage, "all drain", |all| draining(all) == MANY).await;
+    stage.world.run_for(Duration::from_mins(2)).await;
     let beside = time_to_run(&mut stage, "new").await;
     for (what, took) in [("while they begin", beginning), ("beside them", beside)] {
         assert!(took.as_secs() <= alone.as_secs() + 2, "{took:?} {what}, {alone:?} without drains");

@@ -1,11 +1,13 @@
 //! Several servers carry one machine's marks: which one stays, and that with the Machine all of them go and no other.
 
-use crate::flow::{CLUSTER, LONG, NAMESPACE, OTHER_CLUSTER, PROJECT, REGION, SOON, Stage, machine};
+use crate::flow::{
+    CLUSTER, LONG, NAMESPACE, OTHER_CLUSTER, PROJECT, REGION, SOON, Stage, machine, open_to_all, ours,
+};
 use hostler_gardener::{
     Options,
     api::{Machine, Phase},
 };
-use hostler_sim::{Plan, stackit::Settings};
+use hostler_sim::{Fault, Plan, stackit::Settings};
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api,
@@ -65,7 +67,7 @@ async fn silence(stage: &Stage, node: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn the_one_that_is_written_down_stays_though_another_is_older_and_has_the_node() {
-    let mut stage = Stage::unobserved(Plan::seeded(190), Settings::default()).await;
+    let mut stage = Stage::unobserved(Plan::seeded(190), open_to_all()).await;
     stage.create_class_and_secret().await;
     let elder = plant(&stage, "m-2");
     stage.world.run_for(Duration::from_mins(1)).await;
@@ -92,7 +94,7 @@ async fn the_one_that_is_written_down_stays_though_another_is_older_and_has_the_
 
 #[tokio::test(start_paused = true)]
 async fn else_the_one_with_the_node_stays_and_others_with_ready_nodes_are_not_taken_away() {
-    let mut stage = Stage::unobserved(Plan::seeded(191), Settings::default()).await;
+    let mut stage = Stage::unobserved(Plan::seeded(191), open_to_all()).await;
     stage.create_class_and_secret().await;
     // Older and running, each with a node of its own, but none of the machine's name.
     let elders = [plant(&stage, "elder-1"), plant(&stage, "elder-2")];
@@ -166,11 +168,14 @@ async fn with_a_machine_whose_server_was_never_learnt_every_server_with_its_mark
             let settings = Settings { ignores_selector, joins_without_token: false, ..Settings::default() };
             let mut stage = Stage::unobserved(Plan::seeded(200 + number as u64), settings).await;
             stage.create_class_and_secret().await;
+            let without_word = json!({"providerSpec": {"bootVolume": null}});
+            stage.patch(stage.classes(), "small", without_word).await;
             let case = format!("{count} servers, selector ignored: {ignores_selector}");
             let others = strangers(&stage);
             // The cloud's name of a server counts for nothing.
             let own: BTreeSet<String> =
                 ["m-2", "m-2", "renamed"].into_iter().take(count).map(|name| plant(&stage, name)).collect();
+            assert!(own.iter().all(|server| stage.cloud.let_volumes_stay(server)));
             // What another program writes on a Machine that it has not made a server for yet, or not written down.
             let mut unlearnt = machine("m-2");
             unlearnt["metadata"]["finalizers"] = json!([FINALIZER]);
@@ -186,6 +191,9 @@ async fn with_a_machine_whose_server_was_never_learnt_every_server_with_its_mark
             let left = there(&stage);
             assert!(own.is_disjoint(&left), "{case}: a server was left");
             assert!(left.is_superset(&others), "{case}: a server of somebody else's went");
+            let of: BTreeSet<Option<String>> =
+                stage.cloud.volumes().into_iter().map(|volume| volume.server).collect();
+            assert_eq!(of, others.iter().cloned().map(Some).collect(), "{case}: a volume was left or went");
             assert_eq!(stage.cloud.calls().get("CreateServer"), None, "{case}");
             assert_eq!(
                 stage.cloud.calls().get("DeleteServer").copied().unwrap_or_default(),
@@ -194,4 +202,46 @@ async fn with_a_machine_whose_server_was_never_learnt_every_server_with_its_mark
             );
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_an_order_that_the_network_delivers_twice_one_server_stays() {
+    for seed in 210..215 {
+        let plan = Plan::seeded(seed).fault_when(|boundary, _| {
+            let create = boundary.verb == "POST" && boundary.template.ends_with("/servers");
+            (create && boundary.nth == 1).then_some(Fault::Duplicate)
+        });
+        // No node joins meanwhile: one that is Ready would keep its server, whichever it is.
+        let settings = Settings { join_time: LONG * 4, ..Settings::default() };
+        let mut stage = Stage::unobserved(plan, settings).await;
+        start(&mut stage);
+        stage.create_class_and_secret().await;
+        stage.create(stage.machines(), machine("m-2")).await;
+        stage.run_until_phase("m-2", Phase::Pending, SOON).await.unwrap();
+        assert_eq!(ours(&stage.cloud.servers()).count(), 2, "the network has doubled it");
+        stage.world.run_for(Duration::from_mins(5)).await;
+        let left: Vec<String> = ours(&stage.cloud.servers()).map(|server| server.id.clone()).collect();
+        assert_eq!(left, [server_of(&stage, "m-2").await]);
+        assert_eq!(stage.cloud.calls().get("CreateServer"), Some(&2), "no third one");
+        stage.delete_machine("m-2").await;
+        stage.run_until_gone("m-2", SOON).await.unwrap();
+        assert_eq!(stage.leftovers().await, [""; 0]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_servers_of_a_doubled_order_go_with_their_machine() {
+    let plan = Plan::seeded(215).fault_when(|boundary, _| {
+        let create = boundary.verb == "POST" && boundary.template.ends_with("/servers");
+        (create && boundary.nth == 1).then_some(Fault::Duplicate)
+    });
+    let mut stage = Stage::unobserved(plan, Settings::default()).await;
+    stage.start_controller();
+    stage.create_class_and_secret().await;
+    stage.create(stage.machines(), machine("m-2")).await;
+    stage.run_until_phase("m-2", Phase::Running, SOON).await.unwrap();
+    assert_eq!(ours(&stage.cloud.servers()).count(), 2);
+    stage.delete_machine("m-2").await;
+    stage.run_until_gone("m-2", SOON).await.unwrap();
+    assert_eq!(stage.leftovers().await, [""; 0]);
 }

@@ -15,6 +15,11 @@ use std::time::Duration;
 async fn running(seed: u64, machines: &[Value]) -> Stage {
     let mut stage = Stage::new(Plan::seeded(seed), Settings::default()).await;
     stage.start_controller();
+    run(&mut stage, machines).await;
+    stage
+}
+
+async fn run(stage: &mut Stage, machines: &[Value]) {
     stage.create_class_and_secret().await;
     for one in machines {
         stage.create(stage.machines(), one.clone()).await;
@@ -22,7 +27,6 @@ async fn running(seed: u64, machines: &[Value]) -> Stage {
     for one in machines {
         stage.run_until_phase(one["metadata"]["name"].as_str().unwrap(), Phase::Running, SOON).await.unwrap();
     }
-    stage
 }
 
 /// A pod that takes an hour to stop.
@@ -102,8 +106,16 @@ async fn what_holds_a_drain_up_is_written_on_the_machine() {
 
 #[tokio::test(start_paused = true)]
 async fn drains_hold_up_no_creation() {
+    for (per_second, burst) in [(20.0, 30), (100.0, 200)] {
+        sixty_drains_at(per_second, burst).await;
+    }
+}
+
+async fn sixty_drains_at(per_second: f64, burst: u32) {
     let many: Vec<Value> = (0..60).map(|number| machine(&format!("old-{number}"))).collect();
-    let mut stage = running(24, &many).await;
+    let mut stage = Stage::new(Plan::seeded(24), Settings::default()).await;
+    stage.start_controller_at(per_second, burst);
+    run(&mut stage, &many).await;
     let begin = stage.world.clock().now();
     stage.create(stage.machines(), machine("alone")).await;
     stage.run_until_phase("alone", Phase::Running, SOON).await.unwrap();

@@ -1,7 +1,8 @@
 //! A world with the Machine controller in it, and the flow that takes one machine from wish to gone.
 
-use hostler_base::Entropy;
-use hostler_controller::{Fence, Health, Metrics, StackOptions};
+use hostler_apiserver::ApiServer;
+use hostler_base::{Entropy, Transport};
+use hostler_controller::{Fence, Health, Metrics, Rate, StackOptions};
 use hostler_gardener::{
     Options, Parts, Target,
     api::{Machine, MachineClass, Phase, crds},
@@ -23,6 +24,8 @@ use std::{collections::BTreeSet, fmt::Debug, sync::Arc, time::Duration};
 /// What is waited for in the world's time: it costs next to nothing.
 pub const SOON: Duration = Duration::from_mins(5);
 pub const LONG: Duration = Duration::from_mins(30);
+/// The name by which a world knows the cluster with the Machines where it is not the one with the nodes.
+pub const CONTROL: &str = "control";
 pub const NAMESPACE: &str = "shoot";
 pub const PROJECT: &str = "11111111-2222-4333-8444-555555555555";
 pub const REGION: &str = "eu01";
@@ -35,8 +38,11 @@ pub struct Stage {
     pub world: World,
     pub cloud: Stackit,
     pub nodes: HollowNodes,
+    /// These two see the cluster with the Machines.
     pub user: Client,
     pub admin: Client,
+    /// The cluster with the nodes, which is the same one unless a test wants two.
+    pub target: Client,
     /// A server of somebody else with the same machine name and class, in the same project.
     pub foreign: String,
 }
@@ -49,9 +55,26 @@ impl Stage {
     }
 
     /// The same without anybody who looks at it after every call.
-    pub async fn unobserved(plan: Plan, mut settings: Settings) -> Self {
+    pub async fn unobserved(plan: Plan, settings: Settings) -> Self {
+        Self::in_clusters(plan, settings, false).await
+    }
+
+    /// The same, with the Machines in a cluster of their own, [`CONTROL`]: the one with the nodes knows nothing of them.
+    pub async fn of_two_clusters(plan: Plan, settings: Settings) -> Self {
+        Self::in_clusters(plan, settings, true).await
+    }
+
+    async fn in_clusters(plan: Plan, mut settings: Settings, two: bool) -> Self {
         settings.other_clusters.insert(OTHER_CLUSTER.to_owned());
-        let world = World::in_virtual_time(plan);
+        let mut world = World::in_virtual_time(plan);
+        let control = two.then(|| {
+            let chance = world.chance(CONTROL);
+            let entropy = Entropy::guessable(chance.split("entropy"));
+            let options = hostler_apiserver::Options::new(world.clock().clone(), chance, entropy);
+            let server = ApiServer::new(options).transport(ApiServer::admin());
+            world.add_server(CONTROL, Paths::Kubernetes, server.clone());
+            server
+        });
         let cloud = Stackit::new(settings, world.clock().clone(), world.chance("stackit"));
         let labels = [
             ("kubernetes.io/machine", "m-1"),
@@ -59,7 +82,7 @@ impl Stage {
             ("kubernetes.io/cluster", OTHER_CLUSTER),
         ];
         let foreign = cloud.add_foreign(PROJECT, REGION, "m-1", &labels);
-        let mut stage = Self::around(world, cloud, foreign).await;
+        let mut stage = Self::around(world, cloud, foreign, control).await;
         let drive = stage.cloud.clone().drive(stage.nodes.clone());
         stage.world.add_background(drive);
         stage
@@ -67,11 +90,20 @@ impl Stage {
 
     /// Another cluster with the same cloud, whose servers do not become nodes in it.
     pub async fn beside(&self, plan: Plan) -> Self {
-        Self::around(World::in_virtual_time(plan), self.cloud.clone(), self.foreign.clone()).await
+        let world = World::in_virtual_time(plan);
+        Self::around(world, self.cloud.clone(), self.foreign.clone(), None).await
     }
 
-    async fn around(mut world: World, cloud: Stackit, foreign: String) -> Self {
-        let (user, admin) = (world.client_of("user"), world.client());
+    async fn around(mut world: World, cloud: Stackit, foreign: String, control: Option<Transport>) -> Self {
+        let target = world.client();
+        let (user, admin) = match control {
+            None => (world.client_of("user"), world.client()),
+            Some(control) => {
+                let stack = StackOptions::alone("test", Metrics::new(), world.clock().clone());
+                let client = |transport| hostler_controller::kube_client(transport, &stack, NAMESPACE);
+                (client(world.transport_of("user", CONTROL)), client(control))
+            }
+        };
         let definitions: Api<CustomResourceDefinition> = Api::all(admin.clone());
         for crd in crds() {
             definitions.create(&PostParams::default(), &crd).await.unwrap();
@@ -85,12 +117,14 @@ impl Stage {
             "servers/{server}/volume-attachments/{volume}",
             "networks/{network}/nics/{nic}",
             "nics",
+            "volumes",
+            "volumes/{volume}",
         ];
         let paths = paths.map(|path| format!("{place}/{path}"));
         let paths = Paths::templates(paths.iter().map(String::as_str));
         world.add_cloud("stackit", paths, cloud.router());
         let nodes = world.start_hollow_nodes();
-        Self { world, cloud, nodes, user, admin, foreign }
+        Self { world, cloud, nodes, user, admin, target, foreign }
     }
 
     pub fn start_controller(&mut self) -> hostler_sim::Process {
@@ -102,6 +136,14 @@ impl Stage {
         self.world.start("machine-controller", move |context| Box::pin(controller(context, options.clone())))
     }
 
+    /// A controller whose clients are held back as those of a process are.
+    pub fn start_controller_at(&mut self, per_second: f64, burst: u32) -> hostler_sim::Process {
+        let seat = Seat { rate: Some(Rate { per_second, burst }), ..Seat::default() };
+        self.world.start("machine-controller", move |context| {
+            Box::pin(controller_on(seat.clone(), context, Options::default()))
+        })
+    }
+
     /// A controller that knows of no cluster for the nodes.
     pub fn start_controller_without_target(&mut self) -> hostler_sim::Process {
         self.world.start("machine-controller", |context| {
@@ -111,7 +153,7 @@ impl Stage {
 
     /// After every call: no machine has two servers, no server outlives its machine, and what belongs to
     /// others is untouched.
-    fn watch_invariants(&self) {
+    pub fn watch_invariants(&self) {
         let (cloud, foreign) = (self.cloud.clone(), self.foreign.clone());
         let machines: Api<Machine> = Api::namespaced(self.admin.clone(), NAMESPACE);
         self.world.observe(Arc::new(move || {
@@ -242,7 +284,7 @@ impl Stage {
         let nics = self.cloud.nics().into_iter().filter(|nic| nic.server.as_ref() != foreign);
         left.extend(nics.map(|nic| format!("NIC {}", nic.id)));
         let nodes =
-            Api::<Node>::all(self.admin.clone()).list(&kube::api::ListParams::default()).await.unwrap();
+            Api::<Node>::all(self.target.clone()).list(&kube::api::ListParams::default()).await.unwrap();
         let theirs = Some(format!("stackit://{}", self.foreign));
         let nodes = nodes
             .items
@@ -255,12 +297,17 @@ impl Stage {
 
     /// The bootstrap tokens that are there, by the names of their Secrets.
     pub async fn tokens(&self) -> Vec<(String, Secret)> {
-        let secrets = Api::<Secret>::namespaced(self.admin.clone(), "kube-system");
+        let secrets = Api::<Secret>::namespaced(self.target.clone(), "kube-system");
         let all = secrets.list(&kube::api::ListParams::default()).await.unwrap();
         let tokens =
             all.items.into_iter().filter(|one| one.type_.as_deref() == Some("bootstrap.kubernetes.io/token"));
         tokens.map(|one| (one.metadata.name.clone().unwrap(), one)).collect()
     }
+}
+
+/// A cloud whose servers become nodes whoever ordered them, with a bootstrap token or without.
+pub fn open_to_all() -> Settings {
+    Settings { joins_without_token: true, ..Settings::default() }
 }
 
 pub fn ours(servers: &[ServerView]) -> impl Iterator<Item = &ServerView> {
@@ -312,33 +359,36 @@ pub struct Seat {
     pub has_target: bool,
     /// Open while the controller leads; without one it is the only one.
     pub fence: Option<Fence>,
+    /// What each of its clients of Kubernetes may call; without one, as much as it likes.
+    pub rate: Option<Rate>,
 }
 
 impl Default for Seat {
     fn default() -> Self {
         let metrics = hostler_gardener::metrics();
         let health = Health::new(metrics.clone());
-        Self { metrics, health, control: "kubernetes", has_target: true, fence: None }
+        Self { metrics, health, control: "kubernetes", has_target: true, fence: None, rate: None }
     }
 }
 
 /// The same from a certain seat.
 pub async fn controller_on(seat: Seat, context: Context, options: Options) {
-    let Seat { metrics, health, control, has_target, fence } = seat;
+    let Seat { metrics, health, control, has_target, fence, rate } = seat;
     let alone = StackOptions::alone("kubernetes", metrics.clone(), context.clock.clone());
     let fence = fence.unwrap_or_else(|| alone.fence.clone());
-    let stack = StackOptions { server: Some("https://kubernetes".to_owned()), fence, ..alone };
-    let client_of = |server| hostler_controller::kube_client(context.transport(server), &stack, NAMESPACE);
-    let (control, kubernetes) = (client_of(control), client_of("kubernetes"));
-    let stack = StackOptions { client: "stackit", server: None, ..stack.clone() };
+    let limited = StackOptions { server: Some("https://kubernetes".to_owned()), fence, rate, ..alone };
+    // Each with a limit of its own, as in `hostler machine-controller`.
+    let client_of = |server| hostler_controller::kube_client(context.transport(server), &limited, NAMESPACE);
+    let stack = StackOptions { client: "stackit", server: None, rate: None, ..limited.clone() };
     let calls = metrics.register_with(ApiMetrics::new);
     let cloud = calls.counted(context.transport("stackit"), context.clock.clone());
     let cloud = hostler_controller::stack(cloud, &stack);
     let parts = Parts {
-        events: control.clone(),
-        control,
+        events: client_of(control),
+        control: client_of(control),
         namespace: NAMESPACE.to_owned(),
-        target: has_target.then(|| Target { client: kubernetes.clone(), evictions: kubernetes }),
+        target: has_target
+            .then(|| Target { client: client_of("kubernetes"), evictions: client_of("kubernetes") }),
         options,
         drivers: Arc::new(StackitFactory::new(cloud, "", context.clock.clone())),
         clock: context.clock.clone(),

@@ -160,3 +160,28 @@ async fn what_both_say_is_gone() {
     stage.run_until_gone("m-1", LONG).await.unwrap();
     assert_eq!(stage.leftovers().await, [""; 0]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_shown_as_deleted_is_waited_for_until_it_is_not_shown() {
+    // To whoever asks and in lists, or in lists only.
+    for ghosts_answer in [true, false] {
+        let gone_lag = Duration::from_mins(5);
+        let settings = Settings { gone_lag, ghosts_are_deleted: true, ghosts_answer, ..Settings::default() };
+        let mut stage = Stage::new(Plan::seeded(163), settings).await;
+        stage.start_controller();
+        stage.create_class_and_secret().await;
+        stage.create(stage.machines(), machine("m-5")).await;
+        stage.run_until_phase("m-5", Phase::Running, SOON).await.unwrap();
+        stage.delete_machine("m-5").await;
+        let cloud = stage.cloud.clone();
+        let ended = async || ours(&cloud.servers()).count() == 0;
+        stage.world.run_until("the server has ended", SOON, ended).await.unwrap();
+        stage.world.run_for(Duration::from_mins(4)).await;
+        let seen = stage.machines().get_opt("m-5").await.unwrap().expect("the Machine was let go");
+        let said = seen.status.unwrap().last_operation.description;
+        assert!(said.ends_with("Initiate VM deletion"), "{said}");
+        stage.run_until_gone("m-5", Duration::from_mins(3)).await.unwrap();
+        assert_eq!(stage.cloud.calls().get("DeleteServer"), Some(&1), "once is enough");
+        assert_eq!(stage.leftovers().await, [""; 0]);
+    }
+}

@@ -1,9 +1,12 @@
 //! Machines whose nodes are not well: how long they are borne, how many are given up at once, and what happens when
 //! nobody can tell.
 
-use crate::flow::{LONG, NAMESPACE, SOON, Stage, machine, ours};
+use crate::flow::{LONG, NAMESPACE, PROJECT, SOON, Stage, class, machine, ours, secret};
 use hostler_gardener::api::{Machine, Phase};
-use hostler_sim::{Boundary, Break, Class, Fault, Plan, stackit::Settings};
+use hostler_sim::{
+    Boundary, Break, Class, Fault, Plan,
+    stackit::{Fault as Refusal, Settings},
+};
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api,
@@ -104,6 +107,33 @@ async fn a_machine_may_say_what_is_unhealthy_and_for_how_long() {
     stage.run_until_phase("m-2", Phase::Unknown, A_BIT).await.unwrap();
     stage.world.run_for(Duration::from_hours(1)).await;
     assert_eq!(phase(&stage, "m-2").await, Phase::Unknown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_runs_as_soon_as_its_node_is_well_though_its_server_is_not_finished() {
+    let mut stage = Stage::new(Plan::seeded(57), Settings::default()).await;
+    stage.start_controller();
+    stage.cloud.add_fault(Refusal::on("UpdateNic").status(403)).unwrap();
+    stage.create(stage.secrets(), secret()).await;
+    let mut class = class();
+    class["providerSpec"]["allowedAddresses"] = json!(["10.0.0.0/8"]);
+    stage.create(stage.classes(), class).await;
+    stage.create(stage.machines(), machine("m-2")).await;
+    stage.run_until_phase("m-2", Phase::CrashLoopBackOff, SOON).await.unwrap();
+    stage.run_until_phase("m-2", Phase::Running, A_BIT).await.unwrap();
+    assert_eq!(said(&stage, "m-2").await, "Machine m-2 successfully joined the cluster");
+    assert_eq!(stage.tokens().await.len(), 0, "nobody needs its token any more");
+
+    // Also beyond the time that a creation may take.
+    for _ in 0..30 {
+        stage.world.run_for(Duration::from_mins(1)).await;
+        assert_eq!(phase(&stage, "m-2").await, Phase::Running);
+    }
+    stage.cloud.clear_faults();
+    stage.world.run_for(Duration::from_mins(11)).await;
+    let nics = stage.cloud.nics();
+    let allowed = nics.iter().find(|nic| nic.network == PROJECT).map(|nic| nic.allowed_addresses.clone());
+    assert_eq!(allowed.unwrap(), ["10.0.0.0/8"], "what was refused is done later");
 }
 
 /// After every call: at most one machine has failed.

@@ -1,11 +1,15 @@
 //! Without a cluster for the nodes a machine is done when its server runs.
 
-use crate::flow::{SOON, Stage, controller_with, machine, ours};
+use crate::{
+    flow::{CLUSTER, SOON, Stage, controller_with, machine, ours},
+    orphans::plant,
+};
 use hostler_gardener::Options;
 use hostler_gardener::api::{OperationState, Phase};
 use hostler_sim::{Plan, stackit::Settings};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
+use serde_json::json;
 use std::{
     sync::{
         Arc,
@@ -67,4 +71,26 @@ async fn one_that_had_a_node_is_not_drained_in_a_cluster_that_is_not_meant() {
     assert_eq!(ours(&stage.cloud.servers()).count(), 0);
     let node = Api::<Node>::all(stage.admin.clone()).get("m-5").await.unwrap();
     assert_eq!(node.spec.unwrap().unschedulable, None, "cordoned");
+}
+
+/// A restored etcd: servers without Machines, of which nobody can say whether anything runs on them.
+#[tokio::test(start_paused = true)]
+async fn not_even_a_class_with_one_server_is_emptied_unasked() {
+    for lost in [1, 2] {
+        let mut stage = Stage::unobserved(Plan::seeded(72), Settings::default()).await;
+        stage.create_class_and_secret().await;
+        for number in 0..lost {
+            plant(&stage, &format!("lost-{number}"), "small", CLUSTER);
+        }
+        stage.start_controller_without_target();
+        stage.world.run_for(Duration::from_hours(2)).await;
+        assert_eq!(ours(&stage.cloud.servers()).count(), lost);
+        let told = stage.told("small").await;
+        let many = format!("ManyOrphans: {lost} of {lost} servers");
+        assert_eq!(told.iter().filter(|event| event.starts_with(&many)).count(), 1, "{told:?}");
+        let yes = json!({"metadata": {"annotations": {"machine.hostler.dev/collect-orphans": "true"}}});
+        stage.patch(stage.classes(), "small", yes).await;
+        stage.world.run_for(Duration::from_mins(30)).await;
+        assert_eq!(ours(&stage.cloud.servers()).count(), 0);
+    }
 }

@@ -1,7 +1,11 @@
 //! Whose node it is that was deleted: a machine goes only with the one that is its own, and only this machine does.
 
-use crate::flow::{NAMESPACE, SOON, Stage, machine};
-use hostler_gardener::api::{Machine, Phase};
+use crate::flow::{NAMESPACE, PROJECT, REGION, SOON, Stage, controller, machine, ours};
+use hostler_base::transport;
+use hostler_gardener::{
+    Options,
+    api::{Machine, Phase},
+};
 use hostler_sim::{Break, Class, Fault, Plan, stackit::Settings};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, ResourceExt, api::DeleteParams};
@@ -185,4 +189,63 @@ async fn a_node_that_names_a_machine_which_does_not_know_of_it_is_nobodys() {
     assert_eq!(pretender.finalizers(), [""; 0]);
     let own = nodes(&stage).get("m-2").await.unwrap();
     assert!(own.finalizers() == [HELD] && !own.annotations().contains_key(NOBODYS));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_goes_with_the_machine_that_it_names_though_that_one_forgot_it() {
+    let mut stage = Stage::unobserved(Plan::seeded(326), Settings::default()).await;
+    let awake = Arc::new(AtomicBool::new(true));
+    let is_awake = awake.clone();
+    let process = stage.world.start("machine-controller", move |context| {
+        let awake = is_awake.clone();
+        Box::pin(async move {
+            while !awake.load(Ordering::Relaxed) {
+                context.clock.sleep(Duration::from_secs(1)).await;
+            }
+            controller(context, Options::default()).await;
+        })
+    });
+    stage.create_class_and_secret().await;
+    stage.create(stage.machines(), machine("m-2")).await;
+    stage.run_until_phase("m-2", Phase::Running, SOON).await.unwrap();
+
+    // While nobody looks its server goes, and it does not say any more which node is its own.
+    set(&awake, false);
+    process.crash();
+    for server in ours(&stage.cloud.servers()) {
+        let path = format!("/v2/projects/{PROJECT}/regions/{REGION}/servers/{}", server.id);
+        let request = http::Request::delete(path).body(transport::empty()).unwrap();
+        transport::exchange(&stage.cloud.transport(), request, 1 << 20).await.unwrap();
+    }
+    stage.world.run_for(Duration::from_secs(10)).await;
+    let forgets = json!({"metadata": {"labels": {"node": null}}, "spec": {"providerID": ""}});
+    stage.patch(stage.machines(), "m-2", forgets).await;
+    stage.delete_machine("m-2").await;
+    assert!(nodes(&stage).get_opt("m-2").await.unwrap().is_some());
+    let marks = |stage: &Stage| {
+        let calls = stage.world.wire().unwrap().recording().0;
+        let marks = calls
+            .iter()
+            .filter(|(_, call)| call.verb == "PATCH" && call.template.ends_with("/nodes/{name}/status"));
+        marks.count()
+    };
+    let before = marks(&stage);
+    set(&awake, true);
+    stage.run_until_gone("m-2", SOON).await.unwrap();
+    assert_eq!(stage.leftovers().await, [""; 0]);
+    assert!(marks(&stage) > before, "it was drained, and not just deleted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_of_another_server_stays_whichever_machine_it_names() {
+    let mut stage = running(Plan::seeded(327), &["m-2"]).await;
+    let pretender = json!({"metadata": {"name": "another", "labels": {"node.gardener.cloud/machine-name": "m-2"}},
+        "spec": {"providerID": ELSEWHERE}});
+    stage.create(nodes(&stage), pretender).await;
+    stage.patch(stage.machines(), "m-2", json!({"metadata": {"labels": {"node": null}}})).await;
+    stage.delete_machine("m-2").await;
+    stage.run_until_gone("m-2", SOON).await.unwrap();
+    assert!(nodes(&stage).get_opt("m-2").await.unwrap().is_none());
+    let another = nodes(&stage).get("another").await.unwrap();
+    assert_eq!(another.spec.and_then(|spec| spec.unschedulable), None);
 }

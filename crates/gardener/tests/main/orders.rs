@@ -1,6 +1,8 @@
 //! What is ordered, what is refused before anything is ordered, and what is done to a server afterwards.
 
-use crate::flow::{CLUSTER, LONG, NAMESPACE, PROJECT, REGION, SOON, Stage, class, machine, ours, secret};
+use crate::flow::{
+    CLUSTER, LONG, NAMESPACE, PROJECT, REGION, SOON, Stage, class, machine, open_to_all, ours, secret,
+};
 use hostler_base::transport;
 use hostler_gardener::api::Phase;
 use hostler_sim::{Boundary, Class, Fault, Finished, Plan, Sweep, stackit::Settings};
@@ -90,7 +92,7 @@ async fn the_keys_of_the_seed_and_any_spelling_of_the_provider_will_do() {
     class["providerSpec"]["userData"] = json!("#!/bin/sh");
     let old = json!({"metadata": {"name": "credentials"}, "stringData": {"projectId": "my-project",
         "apiToken": "open sesame", "region": format!("{REGION}-2"), "networkId": PROJECT}});
-    let mut stage = with(Plan::seeded(33), Settings::default(), class, old).await;
+    let mut stage = with(Plan::seeded(33), open_to_all(), class, old).await;
     stage.create(stage.machines(), machine("m-5")).await;
     stage.run_until_phase("m-5", Phase::Running, SOON).await.unwrap();
     let servers = stage.cloud.servers();
@@ -103,6 +105,23 @@ async fn the_keys_of_the_seed_and_any_spelling_of_the_provider_will_do() {
     );
     stage.delete_machine("m-5").await;
     stage.run_until_gone("m-5", LONG).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_need_not_name_its_provider() {
+    for provider in [Some(""), None] {
+        let mut class = class();
+        class["provider"] = json!(provider);
+        if provider.is_none() {
+            class.as_object_mut().unwrap().remove("provider");
+        }
+        let mut stage = with(Plan::seeded(36), Settings::default(), class, secret()).await;
+        stage.create(stage.machines(), machine("m-5")).await;
+        stage.run_until_phase("m-5", Phase::Running, SOON).await.unwrap();
+        stage.delete_machine("m-5").await;
+        stage.run_until_gone("m-5", LONG).await.unwrap();
+        assert_eq!(stage.leftovers().await, [""; 0], "{provider:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -161,6 +180,41 @@ async fn allowed_addresses_hold_also_when_somebody_takes_them_away() {
     // Whatever becomes of the NIC, the machine is well.
     let phase = stage.machines().get("m-5").await.unwrap().status.unwrap().current_status.phase;
     assert_eq!(phase, Phase::Running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn labels_that_a_class_gets_later_change_no_server() {
+    let mut stage = with(Plan::seeded(43), Settings::default(), demanding(), secret()).await;
+    stage.create(stage.machines(), machine("m-5")).await;
+    stage.run_until_phase("m-5", Phase::Running, SOON).await.unwrap();
+    let labels = || ours(&stage.cloud.servers()).next().unwrap().labels.clone();
+    let before = labels();
+    stage.patch(stage.classes(), "small", json!({"providerSpec": {"labels": {"team": "new"}}})).await;
+    stage.world.run_for(Duration::from_hours(1)).await;
+    assert_eq!(stage.cloud.calls().get("UpdateServer"), None);
+    assert_eq!(labels(), before);
+    // Those that come later have them.
+    stage.create(stage.machines(), machine("m-6")).await;
+    stage.run_until_phase("m-6", Phase::Running, SOON).await.unwrap();
+    let servers = stage.cloud.servers();
+    let later = ours(&servers).find(|server| server.name == "m-6").unwrap();
+    assert_eq!(later.labels.get("team").map(String::as_str), Some("new"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn ranges_that_a_class_gets_later_reach_the_machines_that_run() {
+    for first in [json!(["10.0.0.0/8"]), Value::Null] {
+        let mut class = class();
+        class["providerSpec"]["allowedAddresses"] = first.clone();
+        let mut stage = with(Plan::seeded(42), Settings::default(), class, secret()).await;
+        stage.create(stage.machines(), machine("m-5")).await;
+        stage.run_until_phase("m-5", Phase::Running, SOON).await.unwrap();
+        assert_eq!(json!(allowed(&stage)), if first.is_null() { json!([]) } else { first.clone() });
+        let later = json!({"providerSpec": {"allowedAddresses": ["10.0.0.0/8", "192.168.0.0/16"]}});
+        stage.patch(stage.classes(), "small", later).await;
+        stage.world.run_for(Duration::from_mins(11)).await;
+        assert_eq!(allowed(&stage), ["10.0.0.0/8", "192.168.0.0/16"], "{first}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

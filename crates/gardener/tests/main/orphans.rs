@@ -148,6 +148,22 @@ async fn orphans_are_given_time_and_then_go() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn with_an_orphan_goes_the_volume_that_nobody_told_to_go() {
+    let mut scene = Scene::new(Plan::seeded(13), Settings::default()).await;
+    let without_word = json!({"providerSpec": {"bootVolume": null}});
+    scene.stage.patch(scene.stage.classes(), "small", without_word).await;
+    let lost = plant(&scene.stage, "lost-1", "small", CLUSTER);
+    assert!(scene.stage.cloud.let_volumes_stay(&lost));
+    scene.observe();
+    let count = scene.stage.cloud.volumes().len();
+    scene.stage.start_controller();
+    scene.run_until_gone(&lost, LONG).await.unwrap();
+    let volumes = scene.stage.cloud.volumes();
+    assert_eq!(volumes.len(), count - 1);
+    assert!(volumes.iter().all(|volume| volume.server.is_some()), "{volumes:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_machine_that_was_torn_out_of_its_finalizer_leaves_no_server() {
     let mut scene = Scene::new(Plan::seeded(2), Settings::default()).await;
     scene.stage.start_controller();

@@ -8,7 +8,7 @@ use hostler_gardener::{
 };
 use hostler_sim::{
     Plan,
-    stackit::{Fault, Settings},
+    stackit::{Fault, Settings, Spoiled},
 };
 use k8s_openapi::api::core::v1::Event;
 use kube::{Api, api::ListParams};
@@ -81,8 +81,17 @@ impl Case {
         format!("{} {}", self.call, self.status)
     }
 
+    /// A cloud that needs the call.
+    fn settings(&self) -> Settings {
+        Settings { silent_boot_volumes: self.call == "GetAttachedVolume", ..Settings::default() }
+    }
+
     fn begin(&self, stage: &Stage) {
         stage.cloud.add_fault(Fault::on(self.call).status(self.status)).unwrap();
+        if self.call == "GetNic" {
+            // Only a NIC that somebody else has changed is read again.
+            stage.cloud.add_fault(Fault::on("UpdateNic").status(409)).unwrap();
+        }
     }
 
     /// Tries often enough, and not more often than a quarter sooner than it may take.
@@ -127,12 +136,23 @@ async fn a_refusal_on_the_way_in_is_told_and_tried_again() {
             "UpdateAttachedVolume",
             "InvalidArgument/5s Unauthenticated/5s PermissionDenied/5s NotFound/5s Aborted/5s ResourceExhausted/5s Unavailable/5s Unavailable/5s Unavailable/5s",
         ),
+        (
+            "GetAttachedVolume",
+            "InvalidArgument/5s Unauthenticated/5s PermissionDenied/5s NotFound/5s Aborted/5s InvalidArgument/5s Unavailable/5s Unavailable/5s Unavailable/5s",
+        ),
+        (
+            "GetNic",
+            "InvalidArgument/5s Unauthenticated/5s PermissionDenied/5s NotFound/5s Aborted/5s InvalidArgument/5s Unavailable/5s Unavailable/5s Unavailable/5s",
+        ),
     ];
     let own_options = Options { creation_timeout: Duration::from_hours(2), ..Options::default() };
     for (number, case) in cases(&table).iter().enumerate() {
         let name = case.name();
-        let mut stage =
-            Stage::new(Plan::seeded(400 + u64::try_from(number).unwrap()), Settings::default()).await;
+        // Whose node is Ready runs, whatever is still refused.
+        let is_ordered = !matches!(case.call, "ListServers" | "CreateServer");
+        let join_time = Duration::from_secs(if is_ordered { 22 * 60 } else { 1 });
+        let settings = Settings { join_time, ..case.settings() };
+        let mut stage = Stage::new(Plan::seeded(400 + u64::try_from(number).unwrap()), settings).await;
         stage.start_controller_with(&own_options);
         case.begin(&stage);
         stage.create(stage.secrets(), secret()).await;
@@ -190,12 +210,27 @@ async fn a_refusal_on_the_way_out_is_told_and_tried_again() {
             "DeleteServer",
             "InvalidArgument/10m Unauthenticated/10m PermissionDenied/10m stays/5s Aborted/5s InvalidArgument/10m Unavailable/5s Unavailable/5s Unavailable/5s",
         ),
+        (
+            "UpdateAttachedVolume",
+            "InvalidArgument/10m Unauthenticated/10m PermissionDenied/10m NotFound/5s Aborted/5s ResourceExhausted/10m Unavailable/5s Unavailable/5s Unavailable/5s",
+        ),
+        (
+            "GetAttachedVolume",
+            "InvalidArgument/10m Unauthenticated/10m PermissionDenied/10m NotFound/5s Aborted/5s InvalidArgument/10m Unavailable/5s Unavailable/5s Unavailable/5s",
+        ),
     ];
     for (number, case) in cases(&table).iter().enumerate() {
         let name = case.name();
         let mut stage = stage(500 + u64::try_from(number).unwrap(), class()).await;
+        stage.cloud.set(|settings| {
+            *settings = Settings { other_clusters: settings.other_clusters.clone(), ..case.settings() }
+        });
         stage.create(stage.machines(), machine("m-5")).await;
         stage.run_until_phase("m-5", Phase::Running, SOON).await.unwrap();
+        if case.call == "UpdateAttachedVolume" {
+            let server = ours(&stage.cloud.servers()).next().unwrap().id.clone();
+            assert!(stage.cloud.let_volumes_stay(&server));
+        }
         case.begin(&stage);
         stage.delete_machine("m-5").await;
         match case.code {
@@ -218,13 +253,62 @@ async fn a_refusal_on_the_way_out_is_told_and_tried_again() {
         }
         case.is_tried_now_and_then(&stage).await;
         assert!(stage.machines().get("m-5").await.is_ok(), "{name}");
-        if case.call == "DeleteServer" {
+        if matches!(case.call, "DeleteServer" | "UpdateAttachedVolume" | "GetAttachedVolume") {
             assert_eq!(ours(&stage.cloud.servers()).count(), 1, "{name}");
         }
         stage.cloud.clear_faults();
         let within = wait(case.again) + Duration::from_mins(2);
         stage.run_until_gone("m-5", within).await.unwrap_or_else(|why| panic!("{name}: {why}"));
         assert_eq!(stage.leftovers().await, [""; 0], "{name}");
+    }
+}
+
+/// Who cannot list the NICs asks the servers themselves.
+#[tokio::test(start_paused = true)]
+async fn a_refused_list_of_nics_holds_up_nobody() {
+    for status in STATUSES {
+        let mut class = class();
+        class["providerSpec"]["allowedAddresses"] = json!(["10.0.0.0/8"]);
+        let mut stage = stage(570, class).await;
+        stage.cloud.add_fault(Fault::on("ListProjectNICs").status(status)).unwrap();
+        stage.create(stage.machines(), machine("m-5")).await;
+        stage.run_until_phase("m-5", Phase::Running, SOON).await.unwrap();
+        assert!(calls(&stage, "ListProjectNICs") > 0, "{status}");
+        let nics = stage.cloud.nics();
+        let own = nics.iter().filter(|nic| nic.server.as_ref() != Some(&stage.foreign));
+        let allowed: Vec<&[String]> = own.map(|nic| nic.allowed_addresses.as_slice()).collect();
+        assert_eq!(allowed, [["10.0.0.0/8"]], "{status}");
+    }
+}
+
+/// A console that cannot be read keeps nobody from learning that the node did not join.
+#[tokio::test(start_paused = true)]
+async fn a_console_that_fails_does_not_hold_up_the_end_of_a_machine() {
+    let refusals = STATUSES.map(|status| Fault::on("GetServerLog").status(status));
+    let others = [
+        Fault::on("GetServerLog").dropped(),
+        Fault { answer: Spoiled::Page, ..Fault::on("GetServerLog") },
+        Fault { delay: 3600.0, ..Fault::on("GetServerLog") },
+    ];
+    for fault in refusals.into_iter().chain(others) {
+        let mut secret = secret();
+        secret["stringData"]["userData"] = json!("#cloud-config");
+        let settings = Settings { joins_without_token: false, ..Settings::default() };
+        let mut stage = Stage::new(Plan::seeded(580), settings).await;
+        stage.start_controller();
+        stage.cloud.add_fault(fault.clone()).unwrap();
+        stage.create(stage.secrets(), secret).await;
+        stage.create(stage.classes(), class()).await;
+        stage.create(stage.machines(), machine("m-5")).await;
+        stage.run_until_phase("m-5", Phase::Pending, SOON).await.unwrap();
+        let patience = Duration::from_mins(22);
+        stage
+            .run_until_phase("m-5", Phase::Failed, patience)
+            .await
+            .unwrap_or_else(|why| panic!("{fault:?}: {why}"));
+        assert!(calls(&stage, "GetServerLog") > 0, "{fault:?}");
+        let told = stage.told("m-5").await;
+        assert!(!told.iter().any(|event| event.starts_with("NodeDidNotJoin")), "{fault:?}: {told:?}");
     }
 }
 
@@ -319,7 +403,7 @@ async fn an_order_that_is_made_of_something_else_does_not_wait() {
                 stage.patch(stage.classes(), "small", patch).await;
             }
             "Secret" => {
-                let patch = json!({"stringData": {"userData": "#!/bin/sh"}});
+                let patch = json!({"stringData": {"userData": "#!/bin/sh -- <<BOOTSTRAP_TOKEN>>"}});
                 stage.patch(stage.secrets(), "credentials", patch).await;
             }
             _ => stage.patch(stage.machines(), "m-5", json!({"spec": {"creationTimeout": "30m0s"}})).await,
@@ -415,4 +499,44 @@ async fn a_server_that_came_after_all_is_found_though_its_machine_has_failed() {
     stage.delete_machine("m-5").await;
     stage.run_until_gone("m-5", LONG).await.unwrap();
     assert_eq!(stage.leftovers().await, [""; 0]);
+}
+
+/// The order had its effect, and its answer cannot be read or tells of somebody else's server.
+#[tokio::test(start_paused = true)]
+async fn an_order_whose_answer_says_nothing_makes_one_server() {
+    let spoiled = |answer, status| {
+        let fault = Fault { answer, ..Fault::on("CreateServer").after().times(1) };
+        Some(if let Some(status) = status { fault.status(status) } else { fault })
+    };
+    let answers = [
+        ("a page", spoiled(Spoiled::Page, Some(200))),
+        ("a page of a gateway", spoiled(Spoiled::Page, None)),
+        ("nothing", spoiled(Spoiled::Empty, None)),
+        ("nothing, created", spoiled(Spoiled::Empty, Some(201))),
+        ("a dropped connection", spoiled(Spoiled::Dropped, None)),
+        ("somebody else's server", None),
+    ];
+    for (what, fault) in answers {
+        let mut stage = stage(650, class()).await;
+        match fault {
+            Some(fault) => stage.cloud.add_fault(fault).unwrap(),
+            None => {
+                let foreign = [("m-5".to_owned(), stage.foreign.clone())];
+                stage.cloud.set(|settings| settings.answers_about = foreign.into());
+            }
+        }
+        stage.create(stage.machines(), machine("m-5")).await;
+        stage
+            .run_until_phase("m-5", Phase::Running, SOON)
+            .await
+            .unwrap_or_else(|why| panic!("{what}: {why}"));
+        let servers = stage.cloud.servers();
+        let own: Vec<String> =
+            ours(&servers).map(|server| format!("stackit://{PROJECT}/{}", server.id)).collect();
+        assert_eq!(own, [stage.machines().get("m-5").await.unwrap().spec.provider_id], "{what}");
+        assert_eq!(calls(&stage, "CreateServer"), 1, "{what}");
+        stage.delete_machine("m-5").await;
+        stage.run_until_gone("m-5", LONG).await.unwrap_or_else(|why| panic!("{what}: {why}"));
+        assert_eq!(stage.leftovers().await, [""; 0], "{what}");
+    }
 }

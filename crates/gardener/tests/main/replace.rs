@@ -70,12 +70,18 @@ async fn no_room_is_waited_for_longer_and_after_the_creation_timeout_not_at_all(
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_ran_is_never_replaced() {
-    // What is to be done to it fails, so the machine stays new; then the server breaks.
+    for tells_launch in [true, false] {
+        fails_after_it_ran(Settings { tells_launch, ..Settings::default() }).await;
+    }
+}
+
+/// What is to be done to it fails, so the machine stays new; then the server breaks.
+async fn fails_after_it_ran(settings: Settings) {
     let plan = Plan::seeded(82).fault_when(|boundary: &Boundary, _| {
         let settles = boundary.verb == "PATCH" && boundary.template.contains("/nics/");
         settles.then_some(Fault::Answer { status: 500, after_effect: false })
     });
-    let mut stage = Stage::new(plan, Settings::default()).await;
+    let mut stage = Stage::new(plan, settings).await;
     stage.start_controller();
     stage.create_class_and_secret().await;
     stage

@@ -1,11 +1,22 @@
 //! The controller works with the rights that `deploy/gardener` gives it, which are none beyond those that Gardener gives
 //! the container it takes the place of, and also where it may not write events.
 
-use crate::flow::{NAMESPACE, Seat, Stage, controller_on, machine};
+use crate::{
+    flow::{CLUSTER, LONG, NAMESPACE, Seat, Stage, controller_on, machine},
+    orphans::plant,
+};
 use hostler_apiserver::User;
 use hostler_gardener::{Options, api::Phase};
-use hostler_sim::{Paths, Plan, stackit::Settings};
-use k8s_openapi::api::core::v1::{Event, Pod};
+use hostler_sim::{
+    Paths, Plan,
+    agent::AgentSettings,
+    csi::{CsiSettings, STACKIT_BLOCK_STORAGE},
+    stackit::Settings,
+};
+use k8s_openapi::api::{
+    core::v1::{Event, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    storage::v1::VolumeAttachment,
+};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, ListParams, PostParams},
@@ -62,9 +73,68 @@ fn account(name: &str) -> User {
     }
 }
 
-/// A machine with a pod on it comes and goes; gives the calls that were forbidden, and how many events there are.
+/// A pod with a volume that is attached to its node.
+async fn put_a_pod_on(stage: &mut Stage, node: &str) {
+    let pv = json!({"metadata": {"name": "pv"}, "spec": {"capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"], "csi": {"driver": STACKIT_BLOCK_STORAGE, "volumeHandle": "v"},
+        "claimRef": {"name": "data", "namespace": NAMESPACE}}});
+    stage.create(Api::<PersistentVolume>::all(stage.admin.clone()), pv).await;
+    let claim = json!({"metadata": {"name": "data"}, "spec": {"volumeName": "pv",
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    let claims = Api::<PersistentVolumeClaim>::namespaced(stage.admin.clone(), NAMESPACE);
+    stage.create(claims, claim).await;
+    let pod = json!({"metadata": {"name": "web"}, "spec": {"nodeName": node,
+        "containers": [{"name": "c", "image": "i"}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}});
+    stage.create(Api::<Pod>::namespaced(stage.admin.clone(), NAMESPACE), pod).await;
+    let attachments = Api::<VolumeAttachment>::all(stage.admin.clone());
+    let attachment = json!({"metadata": {"name": "va"}, "spec": {"attacher": STACKIT_BLOCK_STORAGE,
+        "nodeName": node, "source": {"persistentVolumeName": "pv"}}});
+    stage.create(attachments.clone(), attachment).await;
+    let attached = async || {
+        let status = attachments.get("va").await.ok().and_then(|one| one.status);
+        status.is_some_and(|status| status.attached)
+    };
+    stage.world.run_until("the volume is attached", SOON, attached).await.unwrap();
+}
+
+/// Until the node's condition gives this reason.
+async fn until_told(stage: &mut Stage, node: &str, condition: &str, reason: &str) {
+    let nodes = Api::<Node>::all(stage.admin.clone());
+    let what = format!("the node says {condition} {reason}");
+    let told = async || {
+        let status = nodes.get(node).await.ok().and_then(|node| node.status).unwrap_or_default();
+        let mut conditions = status.conditions.unwrap_or_default().into_iter();
+        let told = conditions.find(|told| told.type_ == condition);
+        told.and_then(|told| told.reason).as_deref() == Some(reason)
+    };
+    stage.world.run_until(&what, SOON, told).await.unwrap();
+}
+
+/// A node is kept for somebody and let go, then updated in place.
+async fn keep_and_update(stage: &mut Stage, node: &str) {
+    let nodes = Api::<Node>::all(stage.admin.clone());
+    let preserve = "node.machine.sapcloud.io/preserve";
+    stage.patch(nodes.clone(), node, json!({"metadata": {"annotations": {preserve: "now"}}})).await;
+    until_told(stage, node, "Preserved", "Preserved by user.").await;
+    stage.patch(nodes.clone(), node, json!({"metadata": {"annotations": {preserve: null}}})).await;
+    until_told(stage, node, "Preserved", "Preservation stopped.").await;
+    for label in ["candidate-for-update", "selected-for-update"] {
+        let label = format!("node.machine.sapcloud.io/{label}");
+        stage.patch(nodes.clone(), node, json!({"metadata": {"labels": {label: "true"}}})).await;
+    }
+    until_told(stage, node, "InPlaceUpdate", "UpdateSuccessful").await;
+}
+
+/// A machine is kept for a while, updated in place and drained of a pod with a volume, and a server has lost its Machine;
+/// gives the calls that were forbidden, and how many events there are.
 async fn live(directory: &str, wanted: impl Fn(&Value) -> bool + Copy) -> (Vec<String>, usize) {
-    let mut stage = Stage::new(Plan::seeded(92), Settings::default()).await;
+    // What has no token does not join: the server that nobody owns is no node.
+    let settings = Settings { joins_without_token: false, ..Settings::default() };
+    let mut stage = Stage::unobserved(Plan::seeded(92), settings).await;
+    let orphan = plant(&stage, "lost", "small", CLUSTER);
+    stage.world.start_agents(AgentSettings::default());
+    stage.world.start_csi(CsiSettings::default());
     let api = stage.world.api().unwrap().clone();
     apply(&stage.admin, manifests(directory, "control"), "machine-controller", wanted).await;
     apply(&stage.admin, manifests(directory, "target"), TARGET_ACCOUNT, wanted).await;
@@ -76,14 +146,18 @@ async fn live(directory: &str, wanted: impl Fn(&Value) -> bool + Copy) -> (Vec<S
     stage.create_class_and_secret().await;
     stage.create(stage.machines(), machine("m-2")).await;
     stage.run_until_phase("m-2", Phase::Running, SOON).await.unwrap();
-    let pods = Api::<Pod>::namespaced(stage.admin.clone(), NAMESPACE);
-    let pod = json!({"metadata": {"name": "web"}, "spec": {"nodeName": "m-2", "containers": [{"name": "c", "image": "i"}]}});
-    stage.create(pods, pod).await;
-    stage.world.run_for(Duration::from_secs(10)).await;
+    keep_and_update(&mut stage, "m-2").await;
+    stage.run_until_phase("m-2", Phase::Running, SOON).await.unwrap();
+    put_a_pod_on(&mut stage, "m-2").await;
+    let cloud = stage.cloud.clone();
+    let collected = async || !cloud.servers().iter().any(|server| server.id == orphan);
+    stage.world.run_until("the orphan is gone", LONG, collected).await.unwrap();
     stage.delete_machine("m-2").await;
     stage.run_until_gone("m-2", SOON).await.unwrap();
     stage.world.run_for(Duration::from_secs(10)).await;
     assert_eq!(stage.leftovers().await, Vec::<String>::new());
+    let attachments = Api::<VolumeAttachment>::all(stage.admin.clone());
+    assert_eq!(attachments.get_opt("va").await.unwrap(), None, "its volume lets go of the node that is gone");
     let events = Api::<Event>::namespaced(stage.admin.clone(), NAMESPACE);
     let events = events.list(&ListParams::default()).await.unwrap().items;
     let own = events.iter().filter(|event| {

@@ -31,6 +31,10 @@ pub const SOON: Duration = Duration::from_mins(10);
 
 /// The controllers as a process has them: they wait for their lease, and nothing they change gets through without it.
 pub async fn machine_sets(context: Context) {
+    machine_sets_with(context, SetOptions::default()).await;
+}
+
+async fn machine_sets_with(context: Context, options: SetOptions) {
     let (clock, chance, metrics) = (context.clock.clone(), context.chance.clone(), Metrics::new());
     let instance = format!("{}-{}", context.actor, context.incarnation);
     let unfenced = StackOptions {
@@ -51,7 +55,7 @@ pub async fn machine_sets(context: Context) {
         health: Health::new(metrics.clone()),
         metrics,
         instance,
-        options: SetOptions::default(),
+        options,
     };
     let stop = context.shutdown.clone();
     election.lead(&stop, || Box::pin(sets::run(parts, stop.clone()))).await;
@@ -59,6 +63,11 @@ pub async fn machine_sets(context: Context) {
 
 pub fn start_sets(world: &mut World) -> Process {
     world.start("machine-sets", |context| Box::pin(machine_sets(context)))
+}
+
+pub fn start_sets_with(world: &mut World, options: &SetOptions) -> Process {
+    let options = options.clone();
+    world.start("machine-sets", move |context| Box::pin(machine_sets_with(context, options.clone())))
 }
 
 /// A world without clouds, in which a puppet lets machines run.
@@ -76,7 +85,7 @@ pub async fn puppet_world(plan: Plan) -> World {
 }
 
 /// On a Machine: the puppet leaves it alone.
-const LEAVE: &str = "leave-alone";
+pub const LEAVE: &str = "leave-alone";
 
 /// Every machine gets a finalizer and runs after a look or two; one that is deleted goes after a while.
 async fn puppet(admin: Client, clock: Clock) {

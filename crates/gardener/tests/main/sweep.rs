@@ -1,6 +1,6 @@
 //! One machine's life, broken at every call it makes, in every way a call can break.
 
-use crate::flow::one_life;
+use crate::{crowd::Weather, flow::one_life};
 use hostler_sim::{Boundary, Class, Fault, Plan, Sweep, stackit::Settings};
 use std::{path::Path, time::Duration};
 
@@ -43,4 +43,13 @@ fn one_life_survives_unknown_outcomes_with_a_lagging_list_and_an_ignored_selecto
     let settings =
         Settings { list_lag: Duration::from_secs(25), ignores_selector: true, ..Settings::default() };
     sweep("one life, lists lag, selector ignored", settings, unknown_outcomes);
+}
+
+#[test]
+fn one_life_survives_unknown_outcomes_in_every_weather() {
+    for weather in [&[Weather::Fair][..], &Weather::FOUL].concat() {
+        let sweep = Sweep::new(&format!("one life, {weather:?}"), 1).only(unknown_outcomes);
+        let life = async |plan| one_life(weather.plan(plan), weather.settings()).await;
+        crate::crowd_sweep::passed(&sweep.run(life).unwrap());
+    }
 }

@@ -1,8 +1,13 @@
 //! The defects of the Go controllers that `docs/gardener.md` lists: each has a test that shows what happens here.
 
-use crate::flow::{NAMESPACE, SOON, Stage, class, machine, ours, secret};
-use hostler_gardener::api::{Machine, Phase};
+use crate::flow::{NAMESPACE, SOON, Stage, class, controller, machine, ours, secret};
+use hostler_base::{Body, BoxError, Transport, transport};
+use hostler_gardener::{
+    Options,
+    api::{Machine, Phase},
+};
 use hostler_sim::{Fault, Plan, stackit::Settings};
+use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api,
@@ -12,9 +17,15 @@ use serde_json::{Value, json};
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
+
+/// What the embedded API server puts into every pod.
+const PRIORITY: &str = "\"priority\":0,";
 
 /// How a row of the page begins, and the tests that show what it says.
 const SHOWN: &[(&str, &[&str])] = &[
@@ -50,7 +61,14 @@ const SHOWN: &[(&str, &[&str])] = &[
         ],
     ),
     ("a volume's id is used as a regular", &["ids_are_not_taken_for_parts_of_others"]),
-    ("the freeze flag is a data race", &["a_server_that_is_down_for_long_freezes_and_one_that_is_up_thaws"]),
+    (
+        "the freeze flag is a data race",
+        &[
+            "a_server_that_is_down_for_long_freezes_and_one_that_is_up_thaws",
+            "one_that_cannot_be_thawed_holds_up_no_other_and_does_not_fail_for_it",
+            "one_that_is_frozen_alone_can_be_deleted",
+        ],
+    ),
     ("templates are synced by changing", &["what_may_change_on_a_machine_is_kept_in_step"]),
     (
         "a MachineDeployment with `Recreate`",
@@ -92,6 +110,15 @@ const SHOWN: &[(&str, &[&str])] = &[
         "a drain occupies a worker",
         &["drains_hold_up_no_creation", "force_is_noticed_in_the_middle_of_a_drain"],
     ),
+    (
+        "the limit of 20 calls a second",
+        &[
+            "drains_hold_up_no_creation",
+            "a_thousand_drains_delay_no_creation",
+            "whoever_lets_others_go_first_takes_what_is_left_and_every_fifth_turn",
+        ],
+    ),
+    ("nobody is told that machines were", &["whoever_was_left_alone_is_told_so_afterwards"]),
     ("whole pods, volumes and claims", &["a_pod_is_read_with_what_matters_and_nothing_else"]),
     (
         "one replacement at a time",
@@ -159,7 +186,14 @@ const SHOWN: &[(&str, &[&str])] = &[
         "a lost answer and a late list",
         &["one_life_survives_unknown_outcomes_with_a_lagging_list_and_an_ignored_selector"],
     ),
-    ("boot volumes without `bootVolume` stay", &["everything_is_done_to_a_server_before_it_counts"]),
+    (
+        "boot volumes without `bootVolume` stay",
+        &[
+            "everything_is_done_to_a_server_before_it_counts",
+            "a_server_that_is_given_up_while_it_is_made_leaves_no_volume",
+            "a_class_that_changed_orphans_no_volume",
+        ],
+    ),
     ("NICs and volumes made besides", &["what_was_given_stays_and_what_was_made_goes"]),
     (
         "the server's state is ignored",
@@ -201,7 +235,10 @@ const SHOWN: &[(&str, &[&str])] = &[
         ],
     ),
     ("a wrong Secret at the start", &["a_broken_secret_works_at_once_when_it_is_corrected"]),
-    ("without a key, credentials of the surroundings", &["what_is_missing_is_told_before_any_call"]),
+    (
+        "without a key, credentials of the surroundings",
+        &["what_is_missing_is_told_before_any_call", "credentials_that_lie_about_are_not_used"],
+    ),
     (
         "no timeout, retry, limit",
         &[
@@ -225,9 +262,13 @@ const SHOWN: &[(&str, &[&str])] = &[
             "allowed_addresses_hold_also_when_somebody_takes_them_away",
             "ranges_are_read_as_go_reads_them",
             "a_nic_that_changes_at_the_same_time_is_read_again",
+            "ranges_that_a_class_gets_later_reach_the_machines_that_run",
         ],
     ),
-    ("labels are not changed", &["labels_of_another_domain_are_another_world"]),
+    (
+        "labels are not changed",
+        &["labels_that_a_class_gets_later_change_no_server", "labels_of_another_domain_are_another_world"],
+    ),
     ("types, images and quotas", &["a_refusal_names_what_does_not_exist_and_what_does"]),
     (
         "no metrics, ids of requests",
@@ -321,9 +362,37 @@ async fn a_node_is_not_well_by_any_condition_that_counts() {
     stage.run_until_gone("m-5", SOON).await.unwrap();
 }
 
+/// An API server without the admission that gives every pod a priority, and how often it shows one that has none.
+fn without_priorities(server: Transport) -> (Transport, Arc<AtomicUsize>) {
+    let shown = Arc::new(AtomicUsize::new(0));
+    let counts = shown.clone();
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let (call, counts) = (transport::send(&server, request), counts.clone());
+        async move {
+            let answer = call.await?;
+            let stripped = move |data: bytes::Bytes| {
+                let text = String::from_utf8_lossy(&data);
+                counts.fetch_add(text.matches(PRIORITY).count(), Ordering::Relaxed);
+                bytes::Bytes::from(text.replace(PRIORITY, ""))
+            };
+            Ok::<_, BoxError>(
+                answer.map(|body| transport::boxed(body.map_frame(move |frame| frame.map_data(&stripped)))),
+            )
+        }
+    });
+    (transport::from_service(service), shown)
+}
+
 #[tokio::test(start_paused = true)]
 async fn pods_with_claims_leave_though_they_have_no_priority() {
-    let mut stage = running(Plan::seeded(901), class(), "m-5").await;
+    let mut stage = Stage::new(Plan::seeded(901), Settings::default()).await;
+    let (kubernetes, shown) = without_priorities(stage.world.kubernetes());
+    stage.world.start_through(kubernetes, "machine-controller", |context| {
+        Box::pin(controller(context, Options::default()))
+    });
+    stage.create_class_and_secret().await;
+    stage.create(stage.machines(), machine("m-5")).await;
+    stage.run_until_phase("m-5", Phase::Running, SOON).await.unwrap();
     for name in ["one", "two"] {
         let claim = json!({"name": "data", "persistentVolumeClaim": {"claimName": format!("claim-{name}")}});
         let pod = json!({"metadata": {"name": name}, "spec": {"nodeName": "m-5", "volumes": [claim],
@@ -334,6 +403,10 @@ async fn pods_with_claims_leave_though_they_have_no_priority() {
     stage.delete_machine("m-5").await;
     stage.run_until_gone("m-5", Duration::from_mins(20)).await.unwrap();
     assert_eq!(stage.leftovers().await, [""; 0]);
+    assert!(shown.load(Ordering::Relaxed) >= 2, "their priorities were shown");
+    let calls = stage.world.wire().unwrap().recording().0;
+    let evicted = calls.iter().filter(|(_, call)| call.template.ends_with("/eviction")).count();
+    assert_eq!(evicted, 2, "both were asked to leave");
 }
 
 /// Whatever else is asked for, the server of a Machine is found again by the id that is written on it.
@@ -344,7 +417,7 @@ async fn nothing_is_done_to_a_server_whose_id_is_not_written() {
     // Everything that is written on the Machine after the order is refused at first: somebody else was faster.
     let plan = Plan::seeded(902).fault_when(|boundary, _| {
         let writes = boundary.verb == "PUT" && boundary.template.ends_with("/machines/{name}");
-        (writes && (3..=6).contains(&boundary.nth))
+        (writes && (2..=5).contains(&boundary.nth))
             .then_some(Fault::Answer { status: 409, after_effect: false })
     });
     let mut stage = Stage::new(plan, Settings::default()).await;

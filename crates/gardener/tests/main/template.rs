@@ -97,3 +97,19 @@ async fn a_node_that_cannot_be_changed_holds_nothing_up_and_is_changed_later() {
     let labelled = async || nodes.get("m-5").await.is_ok_and(|node| node.labels().contains_key("pool"));
     stage.world.run_until("the label is there", Duration::from_mins(20), labelled).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_template_that_lacks_what_gardeners_controllers_want_is_told_and_used() {
+    let mut stage = Stage::new(Plan::seeded(467), Settings::default()).await;
+    stage.start_controller();
+    stage.create(stage.secrets(), secret()).await;
+    let mut class = class();
+    class["nodeTemplate"] = json!({"capacity": {"cpu": "2", "memory": "4Gi"}, "instanceType": "c2i.2",
+        "region": "eu01", "zone": ""});
+    stage.create(stage.classes(), class).await;
+    stage.create(stage.machines(), machine("m-5")).await;
+    stage.run_until_phase("m-5", Phase::Running, SOON).await.unwrap();
+    let told = stage.told("m-5").await;
+    let words = "LooksWrong: the MachineClass's nodeTemplate lacks capacity.gpu, zone: ";
+    assert_eq!(told.iter().filter(|text| text.starts_with(words)).count(), 1, "{told:?}");
+}

@@ -144,6 +144,26 @@ async fn one_that_cannot_be_thawed_holds_up_no_other_and_does_not_fail_for_it() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_was_left_alone_is_told_so_afterwards() {
+    let trouble = Trouble::default();
+    let mut stage = frozen(&trouble, 123, Why::Unwritable).await;
+    stage.create(stage.machines(), machine("m-5")).await;
+    stage.world.run_for(SOON).await;
+    for name in ["m-2", "m-3", "m-4", "m-5"] {
+        let told = stage.told(name).await;
+        assert!(!told.iter().any(|text| text.starts_with("WasFrozen: ")), "{name}: {told:?}");
+    }
+    trouble.down.store(false, Ordering::Relaxed);
+    stage.run_until_phase("m-5", Phase::Running, SOON).await.unwrap();
+    for (name, waited) in [("m-2", true), ("m-3", true), ("m-4", false), ("m-5", true)] {
+        let told = stage.told(name).await;
+        let words = "an API server gave no answer, and nothing was done for this machine until";
+        let so = told.iter().filter(|text| text.starts_with("WasFrozen: ") && text.contains(words)).count();
+        assert_eq!(so, usize::from(waited), "{name}: {told:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_that_is_frozen_alone_can_be_deleted() {
     let trouble = Trouble::default();
     let mut stage = frozen(&trouble, 122, Why::Unwritable).await;

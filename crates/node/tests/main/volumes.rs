@@ -1,4 +1,4 @@
-use crate::stage::{Stage, is_ready, stateful_set};
+use crate::stage::{Stage, deployment, is_ready, stateful_set};
 use hostler_sim::{
     Fault, Plan,
     csi::{CsiSettings, Moved},
@@ -175,4 +175,32 @@ async fn the_most_important_goes_first_and_a_crash_changes_nothing() {
             (second, "two", true)
         ]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_another_pod_still_uses_is_not_waited_for() {
+    let mut stage = Stage::new(Plan::seeded(7), CsiSettings::default(), &["one", "two"]).await;
+    cordon(&stage, "two", true).await;
+    stage
+        .create(json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "common"},
+            "spec": {"storageClassName": "disk", "accessModes": ["ReadWriteMany"],
+                "resources": {"requests": {"storage": "1Gi"}}}}))
+        .await;
+    let mut both = deployment("both", 2, json!({}));
+    both["spec"]["template"]["spec"]["volumes"] =
+        json!([{"name": "data", "persistentVolumeClaim": {"claimName": "common"}}]);
+    stage.create(both).await;
+    stage
+        .until("both run on one volume", async |stage| {
+            let ready = stage.list::<Pod>().await.iter().filter(|pod| is_ready(pod)).count();
+            let named = Api::<Node>::all(stage.admin.clone()).get("one").await.unwrap().status.unwrap();
+            ready == 2 && named.volumes_attached.is_some_and(|volumes| volumes.len() == 1)
+        })
+        .await;
+    // Whoever waited for it to be detached would wait for two minutes and more.
+    stage.csi.hold_on(&volume_of(&stage, "common").await);
+    stage.order("one").await;
+    stage.until("the first is asked to leave", async |stage| stage.calls("POST", "/eviction") > 0).await;
+    stage.world.run_for(Duration::from_secs(40)).await;
+    assert_eq!(stage.calls("POST", "/eviction"), 2, "the second one did not have to wait");
 }

@@ -173,7 +173,9 @@ fn boot_volume(fields: &Fields<'_>) -> Checked<BootVolume> {
 impl Desk<'_> {
     pub(super) fn create_server(&mut self, call: &Call) -> Outcome {
         let new = read(call.body.as_ref(), call.target.version, self.settings.empty_networking)?;
+        let about = self.settings.answers_about.get(&new.name);
         let id = self.make_server(new)?;
+        let id = about.cloned().unwrap_or(id);
         let body = self.show_server(&id, self.server(&id)?, false);
         answer(StatusCode::CREATED, body)
     }

@@ -158,6 +158,19 @@ impl Stackit {
         id
     }
 
+    /// The volumes of a server outlive it, as those do that nobody told to go with it. False if there is no such server.
+    pub fn let_volumes_stay(&self, id: &str) -> bool {
+        let now = self.0.clock.now();
+        let mut cloud = self.lock();
+        cloud.settle(now);
+        let Some(place) = cloud.place_of(id) else { return false };
+        let mut desk = cloud.desk(&place, now);
+        desk.server_mut(id).is_ok_and(|server| {
+            server.attachments.values_mut().for_each(|goes| *goes = false);
+            true
+        })
+    }
+
     /// A server that ran is in `ERROR` now. False if there is none.
     pub fn fail_server(&self, id: &str, message: &str) -> bool {
         let now = self.0.clock.now();

@@ -70,6 +70,9 @@ impl Desk<'_> {
         if let Some(volume) = &server.boot_volume {
             let goes = server.attachments.get(volume).copied().unwrap_or_default();
             body["bootVolume"] = json!({"id": volume, "deleteOnTermination": goes});
+            if self.settings.silent_boot_volumes {
+                body["bootVolume"] = json!({"id": volume});
+            }
         }
         if let Some(agent) = &server.agent {
             let wanted = agent.provisioned;
@@ -86,7 +89,7 @@ impl Desk<'_> {
                 body[field] = json!(text);
             }
         }
-        if let Some(launched) = server.launched_at {
+        if let Some(launched) = server.launched_at.filter(|_| self.settings.tells_launch) {
             body["launchedAt"] = stamp(launched);
         }
         if details {
@@ -121,13 +124,25 @@ impl Desk<'_> {
             })
             .collect();
         let ghosts = self.estate.ghosts.iter().filter(|(_, _, server)| selector.fits(&server.labels));
-        listed.extend(ghosts.map(|(_, id, server)| self.show_server(id, server, false)));
+        listed.extend(ghosts.map(|(_, id, server)| self.show_ghost(id, server, false)));
         items(listed)
+    }
+
+    fn show_ghost(&self, id: &str, server: &Server, details: bool) -> Value {
+        let mut body = self.show_server(id, server, details);
+        if self.settings.ghosts_are_deleted {
+            body["status"] = json!("DELETED");
+        }
+        body
     }
 
     pub(super) fn get_server(&self, id: &str, call: &Call) -> Outcome {
         let details = call.flag("details")?;
         let id = self.settings.mistaken.get(id).map_or(id, String::as_str);
+        let mut ghosts = self.estate.ghosts.iter().filter(|_| self.settings.ghosts_answer);
+        if let Some((_, id, server)) = ghosts.find(|(_, ghost, _)| ghost == id) {
+            return found(self.show_ghost(id, server, details));
+        }
         found(self.show_server(id, self.server(id)?, details))
     }
 

@@ -75,8 +75,20 @@ pub struct Settings {
     pub consoles: BTreeMap<String, String>,
     /// Servers of these names have no id in lists.
     pub without_id: BTreeSet<String>,
+    /// Servers tell when they were launched.
+    pub tells_launch: bool,
     /// Who asks for the server with one of these ids is told of another one.
     pub mistaken: BTreeMap<String, String>,
+    /// The attachments of servers in one of these statuses cannot be changed, `CREATING` for example.
+    pub fixed_attachments: BTreeSet<String>,
+    /// Servers do not tell whether their boot volumes go with them; their attachments do.
+    pub silent_boot_volumes: bool,
+    /// Servers that are gone but still in lists are `DELETED` there, and not as they were at the end.
+    pub ghosts_are_deleted: bool,
+    /// Who asks for a server that is gone but still in lists is shown it, too.
+    pub ghosts_answer: bool,
+    /// Who orders a server of one of these names is told of the one with this id.
+    pub answers_about: BTreeMap<String, String>,
 }
 
 impl Default for Settings {
@@ -109,7 +121,13 @@ impl Default for Settings {
             other_clusters: BTreeSet::new(),
             consoles: BTreeMap::new(),
             without_id: BTreeSet::new(),
+            tells_launch: true,
             mistaken: BTreeMap::new(),
+            fixed_attachments: BTreeSet::new(),
+            silent_boot_volumes: false,
+            ghosts_are_deleted: false,
+            ghosts_answer: false,
+            answers_about: BTreeMap::new(),
         }
     }
 }

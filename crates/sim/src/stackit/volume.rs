@@ -261,6 +261,12 @@ impl Desk<'_> {
     pub(super) fn update_attachment(&mut self, server: &str, volume: &str, call: &Call) -> Outcome {
         let goes = Fields::of(call.body.as_ref())?.truth("deleteOnTermination")?;
         self.attachment(server, volume)?;
+        let status = self.server(server)?.status.name();
+        if self.settings.fixed_attachments.contains(status) {
+            return Err(Refusal::conflict(format!(
+                "the server {server} is {status}: its volumes stay as they are"
+            )));
+        }
         if let Some(goes) = goes {
             self.server_mut(server)?.attachments.insert(volume.to_owned(), goes);
         }

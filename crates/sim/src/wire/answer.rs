@@ -23,8 +23,17 @@ pub(crate) fn error(paths: &Paths, status: u16) -> Response<Body> {
     response
 }
 
+/// A page that somebody on the way shows in place of the server's answer, and calls fine.
+pub(crate) fn page() -> Response<Body> {
+    let mut response = Response::new(transport::full("<html><body>Please try again later.</body></html>"));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html"));
+    response
+}
+
 fn kubernetes_status(code: StatusCode) -> Value {
     let (reason, message) = match code.as_u16() {
+        401 => ("Unauthorized", "Unauthorized"),
+        403 => ("Forbidden", "it is forbidden: the user cannot do this"),
         409 => ("Conflict", "the object has been modified; please apply your changes to the latest version"),
         410 => ("Expired", "too old resource version"),
         429 => (

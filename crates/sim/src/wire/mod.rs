@@ -244,6 +244,11 @@ impl Wire {
                 tokio::time::sleep(LATENCY).await;
                 return Ok(answer::error(&paths, *status));
             }
+            Some(Fault::Page { after_effect: false }) => {
+                self.write(&call, "");
+                tokio::time::sleep(LATENCY).await;
+                return Ok(answer::page());
+            }
             Some(Fault::CrashBefore) => {
                 self.write(&call, "");
                 line.fence.close();
@@ -277,6 +282,7 @@ impl Wire {
         line.fence.pass().await;
         match call.fault {
             Some(Fault::Answer { status, .. }) => Ok(answer::error(&paths, status)),
+            Some(Fault::Page { .. }) => Ok(answer::page()),
             _ => answered,
         }
     }

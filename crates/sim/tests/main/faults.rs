@@ -122,6 +122,8 @@ async fn every_fault_does_what_its_name_says() {
         (Fault::Delay(seconds(90)), Ok(201), 1, 90),
         (Fault::Answer { status: 503, after_effect: false }, Ok(503), 0, 0),
         (Fault::Answer { status: 500, after_effect: true }, Ok(500), 1, 0),
+        (Fault::Page { after_effect: false }, Ok(200), 0, 0),
+        (Fault::Page { after_effect: true }, Ok(200), 1, 0),
         (Fault::Dead, error("no answer"), 0, 3600),
         (Fault::CrashBefore, Ok(201), 1, 1),
         (Fault::CrashAfter, Ok(201), 2, 1),

@@ -14,7 +14,7 @@ const LABEL_LENGTH: usize = 63;
 impl ProviderSpec {
     /// Everything that is wrong with the spec alone. What it leaves to others, networking for example, is
     /// checked where these are known.
-    pub(super) fn problems(&self) -> Vec<String> {
+    pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = Problems::default();
         // Without one the Secret has to name it; whoever reads both tells if it does not.
         problems.unless(

@@ -159,14 +159,15 @@ async fn list(State(cloud): State<Cloud>, headers: HeaderMap) -> Response {
     }
 }
 
-async fn create(State(cloud): State<Cloud>, headers: HeaderMap) -> Response {
+async fn create(State(cloud): State<Cloud>, headers: HeaderMap, Json(order): Json<Value>) -> Response {
     let admitted = admit(&cloud, &headers);
     let delay = cloud.with(|inner| inner.stagger * u32::try_from(inner.calls.len()).unwrap());
     cloud.clock.sleep(delay).await;
     match admitted {
         Ok(()) => {
             cloud.with(|inner| inner.created += 1);
-            (StatusCode::CREATED, Json(json!({"id": "s", "name": "m"}))).into_response()
+            let made = json!({"id": "s", "name": order["name"], "labels": order["labels"]});
+            (StatusCode::CREATED, Json(made)).into_response()
         }
         Err(refusal) => *refusal,
     }
@@ -218,6 +219,31 @@ async fn one_flight_serves_all_callers() {
     }
     assert_eq!(cloud.token_calls(), 1);
     assert_eq!(cloud.with(|inner| inner.calls.len()), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_in_the_middle_of_a_flight_holds_up_nobody() {
+    let cloud = Cloud::new();
+    cloud.with(|inner| inner.token_delay = Duration::from_secs(5));
+    let client = Arc::new(cloud.client());
+    let call = || {
+        let client = Arc::clone(&client);
+        tokio::spawn(async move { client.list_servers(None).await })
+    };
+    let first = call();
+    cloud.clock.sleep(Duration::from_secs(1)).await;
+    let others = [call(), call(), call()];
+    cloud.clock.sleep(Duration::from_secs(1)).await;
+    assert_eq!(cloud.token_calls(), 1, "they wait for the first one's token");
+    first.abort();
+    // One who only waits may give up as well.
+    others[1].abort();
+    let [second, _, fourth] = others;
+    second.await.unwrap().unwrap();
+    fourth.await.unwrap().unwrap();
+    assert_eq!(cloud.token_calls(), 2, "the next one gets a token, for all");
+    client.list_servers(None).await.unwrap();
+    assert_eq!((cloud.token_calls(), cloud.with(|inner| inner.calls.len())), (2, 3));
 }
 
 #[tokio::test(start_paused = true)]
@@ -440,7 +466,8 @@ async fn a_key_is_replaced_in_the_middle_of_a_hundred_creates() {
     };
     let factory = StackitFactory::with_environment(cloud.surroundings(), Environment::simulated(""));
     let current = Mutex::new(secret("kid-1"));
-    let spec = json!({"region": REGION, "machineType": "c2i.2", "imageId": PROJECT, "networking": {"networkId": PROJECT}});
+    let spec = json!({"region": REGION, "machineType": "c2i.2", "imageId": PROJECT, "networking": {"networkId": PROJECT},
+        "labels": {"kubernetes.io/cluster": "d"}});
     let create = async |number: u32| {
         cloud.clock.sleep(Duration::from_millis(10) * number).await;
         let identity = Identity { domain: "d".into(), machine: format!("m-{number}"), class: "c".into() };

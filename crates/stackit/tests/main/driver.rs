@@ -94,6 +94,34 @@ async fn an_answer_about_another_server_is_no_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_to_an_order_that_names_another_server_is_no_answer() {
+    let labels = |machine, cluster| {
+        [
+            ("kubernetes.io/machine", machine),
+            ("kubernetes.io/machineclass", "c"),
+            ("kubernetes.io/cluster", cluster),
+        ]
+    };
+    let strangers = [
+        labels("m-1", "other").to_vec(),
+        labels("m-2", "shoot").to_vec(),
+        // The same machine's, but not of this order.
+        labels("m-1", "shoot").to_vec(),
+        [&labels("m-1", "shoot")[..], &[("hostler.dev/create-attempt", "a0")]].concat(),
+        Vec::new(),
+    ];
+    for labels in strangers {
+        let stage = Stage::new();
+        let other = stage.cloud.add_foreign(PROJECT, REGION, "m-1", &labels);
+        stage.cloud.set(|settings| settings.answers_about = [("m-1".to_owned(), other.clone())].into());
+        let failure = stage.driver.create(&order("m-1")).await.unwrap_err();
+        assert_eq!(failure.code, Code::Unavailable, "what became of it is not known: {failure}");
+        assert!(failure.message.contains(&other) && failure.message.contains("m-1"), "{failure}");
+        assert_eq!(stage.cloud.servers().len(), 2, "the order had its effect");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn lists_leave_user_data_where_it_is() {
     let stage = Stage::new();
     let id = stage.driver.create(&order("m-1")).await.unwrap().provider_id;

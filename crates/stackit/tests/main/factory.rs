@@ -6,7 +6,7 @@ use hostler_driver::{
 };
 use hostler_stackit::{Authentication, Environment, StackitFactory};
 use serde_json::{Value, json};
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 fn factory(stage: &Stage) -> StackitFactory {
     let environment = Environment {
@@ -32,7 +32,7 @@ async fn look(driver: &Arc<dyn Driver>) -> Result<(), hostler_driver::Failure> {
 
 #[tokio::test(start_paused = true)]
 async fn a_rotated_secret_is_used_on_the_next_call() {
-    let stage = Stage::new();
+    let stage = Stage::of_servers();
     let factory = factory(&stage);
     let old = factory.driver(&secret("old"), &spec(), Written::default()).unwrap();
     look(&old).await.unwrap();
@@ -45,7 +45,7 @@ async fn a_rotated_secret_is_used_on_the_next_call() {
 
 #[tokio::test(start_paused = true)]
 async fn a_broken_secret_works_at_once_when_corrected() {
-    let stage = Stage::new();
+    let stage = Stage::of_servers();
     let factory = factory(&stage);
     let key = |text: &str| Credentials::new([("project-id", PROJECT), ("serviceaccount.json", text)]);
     for _ in 0..2 {
@@ -68,7 +68,7 @@ async fn a_broken_secret_works_at_once_when_corrected() {
 
 #[tokio::test(start_paused = true)]
 async fn what_does_not_concern_the_cloud_makes_no_new_driver() {
-    let stage = Stage::new();
+    let stage = Stage::of_servers();
     let factory = factory(&stage);
     let with = |user_data: &str| {
         let keys = [("project-id", PROJECT), ("apiToken", "t"), ("userData", user_data)];
@@ -86,7 +86,7 @@ async fn what_does_not_concern_the_cloud_makes_no_new_driver() {
 
 #[tokio::test(start_paused = true)]
 async fn one_list_serves_all_secrets_with_the_same_right() {
-    let stage = Stage::new();
+    let stage = Stage::of_servers();
     let factory = factory(&stage);
     let zone = |zone: &str| {
         let keys = [("project-id", PROJECT), ("apiToken", "t"), ("region", zone)];
@@ -102,7 +102,7 @@ async fn one_list_serves_all_secrets_with_the_same_right() {
 
 #[tokio::test(start_paused = true)]
 async fn all_keys_of_a_project_share_its_limit_and_other_projects_do_not() {
-    let stage = Stage::new();
+    let stage = Stage::of_servers();
     let factory = factory(&stage);
     let one = factory.driver(&secret("one"), &spec(), Written::default()).unwrap();
     let two = factory.driver(&secret("two"), &spec(), Written::default()).unwrap();
@@ -119,7 +119,7 @@ async fn all_keys_of_a_project_share_its_limit_and_other_projects_do_not() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replaced_key_is_not_used_for_ever() {
-    let stage = Stage::new();
+    let stage = Stage::of_servers();
     let factory = factory(&stage);
     let mut changes = factory.driver(&secret("old"), &spec(), Written::default()).unwrap().changes();
     let ended = tokio::spawn(async move { while changes.next().await.is_some() {} });
@@ -137,19 +137,80 @@ async fn a_replaced_key_is_not_used_for_ever() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_missing_is_told_before_any_call() {
-    let stage = Stage::new();
+    let stage = Stage::of_servers();
     let failure =
         factory(&stage).driver(&Credentials::default(), &json!({}), Written::default()).err().unwrap();
     assert_eq!(failure.code, Code::InvalidArgument);
-    for part in ["project-id", "serviceaccount.json", "providerSpec.region"] {
-        assert!(failure.message.contains(part), "{failure}");
+    let of_secret = ["project-id", "serviceaccount.json"];
+    let of_spec = ["providerSpec.region", "providerSpec.machineType", "providerSpec.imageId"];
+    for part in of_secret.iter().chain(&of_spec) {
+        assert!(failure.message.contains(part), "{part}: {failure}");
     }
+    // What may be there is looked after whatever the class says: only what keeps from that is told.
+    let id = ProviderId::stackit(PROJECT, "s").unwrap();
+    let written = Written { place: None, id: Some(&id) };
+    let failure = factory(&stage).driver(&Credentials::default(), &json!({}), written).err().unwrap();
+    assert!(failure.message.contains("serviceaccount.json"), "{failure}");
+    assert!(!failure.message.contains("providerSpec.machineType"), "{failure}");
     assert_eq!(stage.count(), 0);
+}
+
+/// Tells a process of this test that it is the one in which credentials lie about.
+const SURROUNDED: &str = "HOSTLER_TEST_SURROUNDED";
+
+/// What STACKIT's own programs take credentials from, in the environment of this process and in the home directory: only
+/// another process can have that.
+#[tokio::test(start_paused = true)]
+async fn credentials_that_lie_about_are_not_used() {
+    if std::env::var_os(SURROUNDED).is_none() {
+        let home = std::env::temp_dir().join(format!("hostler-surrounded-{}", std::process::id()));
+        let directory = home.join(".stackit");
+        std::fs::create_dir_all(&directory).unwrap();
+        let (key, token) = (crate::auth::key_file().to_string(), "lies-about");
+        let (key_path, credentials_path) = (directory.join("key.json"), directory.join("credentials.json"));
+        std::fs::write(&key_path, &key).unwrap();
+        let credentials = json!({"STACKIT_SERVICE_ACCOUNT_TOKEN": token, "STACKIT_SERVICE_ACCOUNT_KEY": key,
+            "STACKIT_SERVICE_ACCOUNT_KEY_PATH": key_path, "STACKIT_PRIVATE_KEY": "x"});
+        std::fs::write(&credentials_path, credentials.to_string()).unwrap();
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "factory::credentials_that_lie_about_are_not_used"])
+            .env(SURROUNDED, "yes")
+            .env("HOME", &home)
+            .env("STACKIT_SERVICE_ACCOUNT_TOKEN", token)
+            .env("STACKIT_SERVICE_ACCOUNT_KEY", &key)
+            .env("STACKIT_SERVICE_ACCOUNT_KEY_PATH", &key_path)
+            .env("STACKIT_PRIVATE_KEY", crate::auth::PAIR.serialize_pem())
+            .env("STACKIT_PRIVATE_KEY_PATH", &key_path)
+            .env("STACKIT_CREDENTIALS_PATH", &credentials_path)
+            .output()
+            .unwrap();
+        std::fs::remove_dir_all(&home).unwrap();
+        let said = String::from_utf8_lossy(&child.stdout);
+        assert!(child.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let stage = Stage::of_servers();
+    let environment = Environment::read(&std::env::vars().collect()).unwrap();
+    let factory = StackitFactory::with_environment(stage.surroundings(), environment);
+    let without_key = Credentials::new([("project-id", PROJECT)]);
+    // Neither for an order nor for a server that is there.
+    let id = ProviderId::stackit(PROJECT, "s").unwrap();
+    let place = format!("project {PROJECT} region eu01");
+    for written in [Written::default(), Written { place: Some(&place), id: Some(&id) }] {
+        let failure = factory.driver(&without_key, &spec(), written).err().unwrap();
+        assert_eq!(failure.code, Code::InvalidArgument, "{failure}");
+        assert!(failure.message.contains("\"serviceaccount.json\" is missing"), "{failure}");
+    }
+    // With one in the Secret, that one.
+    let driver = factory.driver(&secret("own"), &spec(), Written::default()).unwrap();
+    look(&driver).await.unwrap();
+    let sent: BTreeSet<Option<String>> = stage.take().into_iter().map(|seen| seen.authorization).collect();
+    assert_eq!(sent, [Some("Bearer own".to_owned())].into());
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_the_environment_says_reaches_the_calls() {
-    let stage = Stage::new();
+    let stage = Stage::of_servers();
     let variables = [
         ("STACKIT_API_ENDPOINT", "http://mock.example:8080/"),
         ("STACKIT_NO_AUTH", "true"),
@@ -182,7 +243,7 @@ async fn what_the_environment_says_reaches_the_calls() {
 
 #[tokio::test(start_paused = true)]
 async fn settling_answers_as_the_table_of_statuses_says() {
-    let stage = Stage::new();
+    let stage = Stage::of_servers();
     let driver = factory(&stage).driver(&secret("t"), &spec(), Written::default()).unwrap();
     let identity = Identity { domain: String::new(), machine: "m".into(), class: "c".into() };
     let id = ProviderId::stackit(PROJECT, "s").unwrap();

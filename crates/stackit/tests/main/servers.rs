@@ -1,7 +1,13 @@
 //! The driver against the simulated cloud: what it finds, makes, finishes and deletes, and what it leaves alone.
 
 use crate::stage::{PROJECT, REGION, client, surroundings};
-use hostler_base::{Chance, Clock};
+use axum::{
+    extract::Request,
+    http::{Method, StatusCode},
+    middleware::{Next, from_fn},
+    response::IntoResponse,
+};
+use hostler_base::{Chance, Clock, transport};
 use hostler_driver::{
     Attempt, Code, Credentials, Deletion, Driver, DriverFactory, Found, Identity, Machine, Order, ProviderId,
     Scope, Settled, UserData, VolumeSource, Written,
@@ -9,20 +15,27 @@ use hostler_driver::{
 use hostler_sim::stackit::{Catalogue, Fault, MachineType, Settings, Stackit};
 use hostler_stackit::{
     ApiVersion, Authorisation, Client, Environment, LabelNames, StackitFactory,
-    wire::{AttachmentChange, NewNic, NewVolume, NicChange},
+    wire::{NewNic, NicChange},
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::Duration,
+};
 
-const NETWORK: &str = "9f8e7d6c-5b4a-4938-8271-605f4e3d2c1b";
+pub const NETWORK: &str = "9f8e7d6c-5b4a-4938-8271-605f4e3d2c1b";
 
 pub struct Stage {
     pub cloud: Stackit,
     pub clock: Clock,
     pub driver: Arc<dyn Driver>,
     /// Somebody else with all rights.
-    other: Client,
+    pub other: Client,
 }
 
 impl Stage {
@@ -49,7 +62,7 @@ impl Stage {
         self.ask(&order.identity, &id).await.unwrap()
     }
 
-    async fn ask(&self, identity: &Identity, id: &ProviderId) -> Option<Machine> {
+    pub async fn ask(&self, identity: &Identity, id: &ProviderId) -> Option<Machine> {
         self.driver.find(identity, Some(id)).await.unwrap().found.machines().first().cloned()
     }
 
@@ -69,7 +82,7 @@ impl Stage {
         }
     }
 
-    async fn gone(&self, order: &Order, id: &ProviderId) {
+    pub async fn gone(&self, order: &Order, id: &ProviderId) {
         assert_eq!(self.driver.delete(order, id).await.unwrap(), Deletion::Ordered);
         // By then no list that showed it counts any more.
         self.clock.sleep(Duration::from_secs(11)).await;
@@ -114,7 +127,7 @@ pub fn order(machine: &str) -> Order {
     order_of(machine, &json!({}))
 }
 
-fn stackit_id(server: &str) -> ProviderId {
+pub fn stackit_id(server: &str) -> ProviderId {
     ProviderId::stackit(PROJECT, server).unwrap()
 }
 
@@ -337,6 +350,40 @@ async fn a_nic_that_changes_at_the_same_time_is_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_somebody_puts_on_a_nic_between_a_refusal_and_the_next_try_stays() {
+    let stage = Stage::new();
+    let order = order_of("m-1", &json!({"allowedAddresses": ["10.0.0.0/8"]}));
+    let machine = stage.booted(&order).await;
+    // Each change is refused once, because just then somebody else has made one.
+    let (cloud, changes) = (stage.cloud.clone(), Arc::new(AtomicU8::new(0)));
+    let contested = cloud.router().layer(from_fn(move |request: Request, next: Next| {
+        let (cloud, changes) = (cloud.transport(), Arc::clone(&changes));
+        async move {
+            let is_change = request.method() == Method::PATCH && request.uri().path().contains("/nics/");
+            let number = if is_change { changes.fetch_add(1, Ordering::SeqCst) } else { u8::MAX };
+            let theirs = match number {
+                0 => json!({"allowedAddresses": ["1.2.3.4"]}),
+                1 => json!({"allowedAddresses": ["5.6.7.8", "1.2.3.4"]}),
+                _ => return next.run(request).await,
+            };
+            let other = Request::patch(request.uri().clone()).header("content-type", "application/json");
+            let other = other.body(transport::full(theirs.to_string())).unwrap();
+            transport::exchange(&cloud, other, 1 << 20).await.unwrap();
+            let refusal = json!({"code": 409, "msg": "it has changed meanwhile"});
+            (StatusCode::CONFLICT, axum::Json(refusal)).into_response()
+        }
+    }));
+    let contested = transport::from_service(contested.into_service::<hostler_base::Body>());
+    let factory =
+        StackitFactory::with_environment(surroundings(contested, &stage.clock), Environment::simulated(""));
+    let credentials = Credentials::new([("project-id", PROJECT)]);
+    let driver = factory.driver(&credentials, &order.spec, Written::default()).unwrap();
+    assert!(matches!(driver.settle(&order, &machine).await, Ok(Settled::Done(_))));
+    assert_eq!(stage.cloud.nics()[0].allowed_addresses, ["5.6.7.8", "1.2.3.4", "10.0.0.0/8"]);
+    assert_eq!(stage.calls("GetNic"), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_of_somebody_else_is_not_settled() {
     let stage = Stage::new();
     let order = order_of("m-1", &json!({"allowedAddresses": ["10.0.0.0/8"], "bootVolume": null}));
@@ -347,72 +394,6 @@ async fn a_server_of_somebody_else_is_not_settled() {
     let failure = stage.driver.settle(&order, &machine).await.unwrap_err();
     assert_eq!(failure.code, Code::FailedPrecondition);
     assert_eq!(stage.calls("UpdateNic") + stage.calls("UpdateAttachedVolume"), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_was_given_stays_and_what_was_made_goes() {
-    let volume =
-        |zone: &str| NewVolume { availability_zone: zone.to_owned(), size: Some(1), ..NewVolume::default() };
-    for (boot, stays) in [
-        (Value::Null, 2),
-        (json!({"size": 50}), 2),
-        (json!({"deleteOnTermination": true}), 2),
-        (json!({"deleteOnTermination": false}), 3),
-    ] {
-        let stage = Stage::new();
-        let given = stage.other.create_volume(&volume("eu01-1")).await.unwrap().id;
-        let by_csi = stage.other.create_volume(&volume("eu01-1")).await.unwrap().id;
-        let nic = stage.other.create_nic(NETWORK, &NewNic::default()).await.unwrap().id;
-        stage.clock.sleep(Duration::from_secs(10)).await;
-        let more = json!({"volumes": [given], "networking": {"nicIds": [nic]}, "bootVolume": boot,
-            "availabilityZone": "eu01-1"});
-        let order = order_of("m-1", &more);
-        let machine = stage.booted(&order).await;
-        let server = machine.provider_id.server();
-        stage.other.attach_volume(server, &by_csi, AttachmentChange::default()).await.unwrap();
-        stage.settle(&order, &machine).await;
-        stage.gone(&order, &machine.provider_id).await;
-        stage.clock.sleep(Duration::from_secs(10)).await;
-        let left: Vec<String> = stage.cloud.volumes().into_iter().map(|volume| volume.id).collect();
-        assert!(left.contains(&given) && left.contains(&by_csi), "{boot}");
-        assert_eq!(left.len(), stays, "{boot}");
-        assert_eq!(stage.cloud.nics().len(), 1, "{boot}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_server_of_the_go_provider_takes_its_boot_volume_along() {
-    let stage = Stage::new();
-    let labels = [
-        ("kubernetes.io/cluster", "shoot"),
-        ("kubernetes.io/machine", "m-1"),
-        ("kubernetes.io/machineclass", "c"),
-    ];
-    let server = stage.cloud.add_foreign(PROJECT, REGION, "m-1", &labels);
-    stage.clock.sleep(Duration::from_secs(10)).await;
-    let order = order_of("m-1", &json!({"bootVolume": null}));
-    let stays = AttachmentChange { delete_on_termination: Some(false) };
-    let volume = stage.cloud.volumes().remove(0).id;
-    stage.other.update_attached_volume(&server, &volume, stays).await.unwrap();
-    // A fault that passes is waited for, and the server stays meanwhile.
-    stage.fault(Fault::on("UpdateAttachedVolume").status(409).times(1));
-    let failure = stage.driver.delete(&order, &stackit_id(&server)).await.unwrap_err();
-    assert_eq!((failure.code, stage.calls("DeleteServer")), (Code::Aborted, 0));
-    stage.gone(&order, &stackit_id(&server)).await;
-    stage.clock.sleep(Duration::from_secs(10)).await;
-    assert!(stage.cloud.volumes().is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_server_that_never_ran_is_deleted_whatever_its_volume_says() {
-    let settings = Settings { fails: ["m-1".to_owned()].into(), ..Settings::default() };
-    let stage = Stage::with(settings, Environment::simulated(""));
-    let order = order_of("m-1", &json!({"bootVolume": null}));
-    let machine = stage.booted(&order).await;
-    let failure = stage.driver.settle(&order, &machine).await.unwrap_err();
-    assert!(failure.message.contains("the hypervisor could not start the server"), "{failure}");
-    stage.fault(Fault::on("UpdateAttachedVolume").status(409));
-    stage.gone(&order, &machine.provider_id).await;
 }
 
 #[tokio::test(start_paused = true)]

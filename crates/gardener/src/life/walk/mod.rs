@@ -106,6 +106,21 @@ fn a_machine_whose_class_comes_and_goes_leaves_no_server_behind() {
 }
 
 #[test]
+fn a_machine_that_another_program_has_ordered_a_server_for_has_one() {
+    let worlds = [
+        ("plain", World::new(1, 1), 2),
+        ("with everything", World::new(1, 1).rich(), 1),
+        ("no class at times", World::new(1, 1).with_a_class_that_comes_and_goes(), 1),
+        ("no target cluster", World::new(1, 1).without_target(), 1),
+    ];
+    for (what, world, faults) in worlds {
+        let walk = walk(world.begun_by_others(), faults);
+        println!("begun by others, {what}: {} states, {} edges", walk.states, walk.edges);
+        assert!(walk.states > 500, "the walk became trivial: {} states", walk.states);
+    }
+}
+
+#[test]
 fn one_machine_with_everything_to_it_is_safe_in_every_state() {
     let walk = walk(World::new(1, 1).rich(), 1);
     println!("one machine, with everything, one fault: {} states, {} edges", walk.states, walk.edges);

@@ -217,6 +217,18 @@ impl World {
         self
     }
 
+    /// Another program holds the machines and has ordered a server for each, which nothing tells of.
+    pub(super) fn begun_by_others(mut self) -> Self {
+        for actor in &mut self.actors {
+            actor.in_flight = true;
+            actor.token = if self.rich { Token::Valid } else { Token::None };
+            if let Some(written) = &mut actor.written {
+                written.finalizer = true;
+            }
+        }
+        self
+    }
+
     pub(super) fn with_a_class_that_comes_and_goes(self) -> Self {
         Self { class: Class::There, ..self }
     }

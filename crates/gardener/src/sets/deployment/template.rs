@@ -2,10 +2,13 @@
 
 use super::numbers::{Bounds, Set};
 use crate::{
-    api::{MachineConfiguration, MachineDeployment, MachineSet, MachineSetSpec, MachineTemplateSpec, names},
+    api::{
+        MachineConfiguration, MachineDeployment, MachineSet, MachineSetSpec, MachineTemplateSpec,
+        TemplateMeta, names,
+    },
     sets::claim::owned_by,
 };
-use kube::{ResourceExt, api::ObjectMeta};
+use kube::ResourceExt;
 use std::collections::BTreeMap;
 
 /// What the ends of names are made of.
@@ -37,14 +40,15 @@ fn identity(template: &MachineTemplateSpec) -> MachineTemplateSpec {
 
 pub(super) fn without_hash(mut template: MachineTemplateSpec) -> MachineTemplateSpec {
     if let Some(meta) = &mut template.metadata {
-        meta.creation_timestamp = None;
+        meta.others.remove("creationTimestamp");
+        meta.others.retain(|_, value| !value.is_null());
         if let Some(labels) = &mut meta.labels {
             labels.remove(names::HASH_LABEL);
         }
         meta.labels = meta.labels.take().filter(|labels| !labels.is_empty());
         meta.annotations = meta.annotations.take().filter(|notes| !notes.is_empty());
     }
-    template.metadata = template.metadata.filter(|meta| *meta != ObjectMeta::default());
+    template.metadata = template.metadata.filter(|meta| *meta != TemplateMeta::default());
     template
 }
 

@@ -161,3 +161,71 @@ async fn projects_and_regions_are_apart() {
     let answer = tower::ServiceExt::oneshot(api.router.clone(), broken).await.unwrap();
     assert_eq!(answer.status(), 400);
 }
+
+#[tokio::test(start_paused = true)]
+async fn attachments_may_be_fixed_while_a_server_is_in_a_status() {
+    let api = Api::new(Settings { fixed_attachments: ["CREATING".to_owned()].into(), ..Settings::default() });
+    let made = api.create(server("m-1")).await;
+    let path = format!("servers/{}/volume-attachments/{}", id(&made), id(&made["bootVolume"]));
+    let goes = json!({"deleteOnTermination": true});
+    assert!(api.patch(&path, goes.clone()).await.refused(409).contains("CREATING"));
+    assert_eq!(api.get(&path).await.with(200)["deleteOnTermination"], false);
+    api.wait(2).await;
+    assert_eq!(api.patch(&path, goes).await.with(200)["deleteOnTermination"], true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_may_be_silent_about_its_boot_volume() {
+    let api = Api::new(Settings { silent_boot_volumes: true, ..Settings::default() });
+    let made = api.create(server("m-1")).await;
+    let (server, volume) = (id(&made), id(&made["bootVolume"]));
+    for shown in [made, api.server(&server).await, api.get("servers").await.with(200)["items"][0].clone()] {
+        assert_eq!(shown["bootVolume"], json!({"id": volume}));
+    }
+    let attachment = api.get(&format!("servers/{server}/volume-attachments/{volume}")).await.with(200);
+    assert_eq!(attachment["deleteOnTermination"], false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_gone_may_be_shown_for_a_while() {
+    for (ghosts_are_deleted, ghosts_answer) in [(false, false), (true, false), (true, true)] {
+        let gone_lag = std::time::Duration::from_secs(60);
+        let settings = Settings { gone_lag, ghosts_are_deleted, ghosts_answer, ..Settings::default() };
+        let api = Api::new(settings);
+        let server = id(&api.create(server("m-1")).await);
+        let path = format!("servers/{server}");
+        api.wait(2).await;
+        api.delete(&path).await.with(204);
+        api.wait(2).await;
+        let listed = api.get("servers").await.with(200)["items"][0]["status"].clone();
+        assert_eq!(listed, if ghosts_are_deleted { "DELETED" } else { "DELETING" });
+        if ghosts_answer {
+            assert_eq!(api.get(&path).await.with(200)["status"], "DELETED");
+        } else {
+            api.get(&path).await.refused(404);
+        }
+        api.wait(60).await;
+        api.get(&path).await.refused(404);
+        assert_eq!(api.get("servers").await.with(200)["items"], json!([]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_an_order_may_tell_of_another_server() {
+    let api = Api::new(Settings::default());
+    let first = id(&api.create(server("m-1")).await);
+    api.cloud.set(|settings| settings.answers_about = [("m-2".to_owned(), first.clone())].into());
+    assert_eq!(id(&api.create(server("m-2")).await), first);
+    assert_eq!(api.names("servers").await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn volumes_may_outlive_a_server() {
+    let api = Api::new(Settings::default());
+    let server = api.cloud.add_foreign(PROJECT, "eu01", "m-1", &[]);
+    assert!(api.cloud.let_volumes_stay(&server));
+    assert!(!api.cloud.let_volumes_stay(OTHER));
+    api.delete(&format!("servers/{server}")).await.with(204);
+    api.wait(2).await;
+    assert_eq!(api.cloud.volumes().len(), 1);
+}

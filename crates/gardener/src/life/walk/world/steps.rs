@@ -67,6 +67,9 @@ impl World {
             Step::Settle(server) if owner(&server.provider_id).is_some_and(|owner| owner != index) => {
                 Some("a foreign server was settled")
             }
+            Step::Create | Step::MakeToken(_) if !written.finalizer => {
+                Some("something is made for a machine that nobody holds")
+            }
             Step::Create if self.has_target && self.rich && self.actors[index].token == Token::None => {
                 Some("a server was ordered that cannot join")
             }
@@ -89,8 +92,7 @@ impl World {
                 Some("a node was released before its server was gone")
             }
             Step::RemoveFinalizer
-                if written.node_label
-                    && matches!(self.actors[index].node, Node::Joined { labelled: true, .. }) =>
+                if matches!(self.actors[index].node, Node::Joined { labelled: true, .. }) =>
             {
                 Some("a machine went and its node is held back for ever")
             }
@@ -174,8 +176,14 @@ impl World {
             Step::MarkAttempt => {
                 *memory = Memory { unsent: true, token: memory.token, ..Memory::default() };
                 memory.note('m');
+                written.finalizer = true;
                 written.attempt = Some(Age::Young);
                 written.replaces = None;
+                written.place = true;
+            }
+            Step::MarkOthers => {
+                *memory = Memory::default();
+                written.attempt = Some(Age::Young);
                 written.place = true;
             }
             Step::Redate(_) => {
@@ -187,6 +195,7 @@ impl World {
                 memory.created = created;
             }
             Step::Adopt(target) => {
+                written.finalizer = true;
                 written.provider_id = Some(number(target));
                 written.node_label = has_target;
                 written.replaces = None;
@@ -200,6 +209,7 @@ impl World {
                 written.replaces = Some(number(target));
                 *memory = Memory::default();
             }
+            Step::NameNode(_) => written.node_label = true,
             Step::Settle(_) => {
                 memory.settled = true;
                 actor.upkeep_due = false;
@@ -245,7 +255,7 @@ impl World {
             | Step::NotePreserve(_)
             | Step::SetPreserved(_)
             | Step::ChangeNode(_) => actor.note_special(step),
-            Step::Wait { .. } | Step::TryAgain { .. } | Step::Rest(_) | Step::Done => {}
+            Step::FindNode | Step::Wait { .. } | Step::TryAgain { .. } | Step::Rest(_) | Step::Done => {}
         }
     }
 }

@@ -97,6 +97,7 @@ impl Actor {
         });
         Observed {
             now: now(),
+            started_at: now() - SignedDuration::from_hours(3),
             name: "m".into(),
             created_at: now() - SignedDuration::from_secs(60),
             creation_timeout: SignedDuration::from_mins(20),
@@ -112,10 +113,12 @@ impl Actor {
                 .or_else(|| written.replaces.filter(|_| written.deleting))
                 .map(|number| Ok(id(number))),
             replaces: written.replaces.map(id),
+            ran: None,
             has_node_label: written.node_label,
             attempt: written.attempt.map(|_| AttemptMark { attempt: Attempt("x".into()), at }),
             attempt_unsent: memory.unsent,
             untouched: written.attempt.is_none() && !written.place && written.replaces.is_none(),
+            placed: written.place,
             ready_to_act: if class { Ok(identity(actor)) } else { Err(failure()) },
             not_kept: None,
             refused: None,
@@ -159,8 +162,13 @@ impl Actor {
                     })
                 }
             },
+            node_unseen: false,
             node_lost: false,
             node_on: None,
+            node_naming_it: match self.node {
+                Node::Joined { labelled: true, .. } if !written.node_label => Some("m".into()),
+                _ => None,
+            },
             health_timeout: Some(SignedDuration::from_mins(10)),
             in_place_timeout: SignedDuration::from_mins(20),
             preserve: self.keep.seen(if written.node_label { self.node } else { Node::None }),
