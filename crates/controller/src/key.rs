@@ -18,7 +18,7 @@ impl Key {
     pub fn of<K: Resource<DynamicType = ()>>(object: &K) -> Self {
         let meta = object.meta();
         Self {
-            kind: Cow::Owned(K::kind(&()).into_owned()),
+            kind: K::kind(&()),
             namespace: meta.namespace.clone().unwrap_or_default(),
             name: meta.name.clone().unwrap_or_default(),
         }

@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use hostler_base::{Body, BoxError, Transport, transport};
+use hostler_stackit::OperationName;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use reqwest::redirect::Policy;
@@ -12,14 +13,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A transport to anywhere, through the proxies that the environment names.
 pub fn transport() -> anyhow::Result<Transport> {
-    let client = reqwest::Client::builder()
-        .connect_timeout(CONNECT_TIMEOUT)
-        // Whoever follows a redirect carries credentials to where they do not belong.
-        .redirect(Policy::none())
-        .build()
-        .context("an HTTP client cannot be made")?;
+    let client = self::client()?;
+    // A connection that once brought a long list keeps room for another one. With connections of their own for lists
+    // few have such room, instead of all that ever happened to bring one.
+    let for_lists = self::client()?;
     Ok(transport::from_service(tower::service_fn(move |request: Request<Body>| {
-        let client = client.clone();
+        let client = if is_list(&request) { for_lists.clone() } else { client.clone() };
         let (parts, body) = request.into_parts();
         let body = body.collect();
         async move {
@@ -33,4 +32,18 @@ pub fn transport() -> anyhow::Result<Transport> {
             Ok::<_, BoxError>(answer)
         }
     })))
+}
+
+fn client() -> anyhow::Result<reqwest::Client> {
+    reqwest::Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        // Whoever follows a redirect carries credentials to where they do not belong.
+        .redirect(Policy::none())
+        .build()
+        .context("an HTTP client cannot be made")
+}
+
+fn is_list(request: &Request<Body>) -> bool {
+    let operation = request.extensions().get::<OperationName>();
+    operation.is_some_and(|OperationName(name)| name.starts_with("List"))
 }

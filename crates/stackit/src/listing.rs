@@ -32,13 +32,21 @@ impl Servers {
             let text = hasher.finish();
             let server = match known.get(&text) {
                 Some(server) => Arc::clone(server),
-                None => Arc::new(serde_json::from_str(item.get())?),
+                None => Arc::new(slim(serde_json::from_str(item.get())?)),
             };
             read.all.push(server);
             read.texts.push(text);
         }
         Ok(read)
     }
+}
+
+/// Without room for NICs that it does not have: it is kept for as long as it is listed.
+fn slim(mut server: Server) -> Server {
+    if let Some(nics) = &mut server.nics {
+        nics.shrink_to_fit();
+    }
+    server
 }
 
 /// The list and when it was begun.

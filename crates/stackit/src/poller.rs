@@ -112,7 +112,8 @@ impl Poller {
                 let mut by_server: BTreeMap<String, Vec<Nic>> = BTreeMap::new();
                 for nic in self.client.list_nics(None).await? {
                     if let Some(server) = nic.device.clone() {
-                        by_server.entry(server).or_default().push(nic);
+                        // Most servers have one.
+                        by_server.entry(server).or_insert_with(|| Vec::with_capacity(1)).push(nic);
                     }
                 }
                 Ok(Arc::new(by_server))

@@ -1,7 +1,7 @@
 use crate::Key;
 use kube::Resource;
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{Arc, PoisonError, RwLock},
 };
 use tokio::sync::watch;
@@ -31,18 +31,22 @@ struct Objects<K> {
 /// The understood objects by a word that each of them has.
 struct Index<K> {
     word: fn(&K) -> String,
-    keys: BTreeMap<String, BTreeSet<Key>>,
+    /// In order. Nearly every word is one object's, so there is room for no more.
+    keys: BTreeMap<String, Vec<Key>>,
 }
 
 impl<K> Index<K> {
     fn add(&mut self, key: &Key, object: &K) {
-        self.keys.entry((self.word)(object)).or_default().insert(key.clone());
+        let keys = self.keys.entry((self.word)(object)).or_insert_with(|| Vec::with_capacity(1));
+        if let Err(place) = keys.binary_search(key) {
+            keys.insert(place, key.clone());
+        }
     }
 
     fn drop(&mut self, key: &Key, object: &K) {
         let word = (self.word)(object);
         if let Some(keys) = self.keys.get_mut(&word) {
-            keys.remove(key);
+            keys.retain(|other| other != key);
             if keys.is_empty() {
                 self.keys.remove(&word);
             }

@@ -79,6 +79,8 @@ pub struct Watch<K> {
     chance: Chance,
     metrics: Metrics,
     reflected: Option<Reflected>,
+    /// Takes out of an object what nobody asks for.
+    trim: fn(&mut K),
 }
 
 type Events = BoxStream<'static, Result<Event, kube::Error>>;
@@ -190,13 +192,38 @@ where
             chance,
             metrics,
             reflected,
+            trim: |_| {},
         }
+    }
+
+    /// Keeps objects without what `trim` takes out of them.
+    pub fn trimmed(mut self, trim: fn(&mut K)) -> Self {
+        self.trim = trim;
+        self
     }
 
     /// Lets objects be found by a word of theirs, with [`Cache::with_word`]. To be said before anybody has the cache.
     pub fn indexed(mut self, word: fn(&K) -> String) -> Self {
         self.cache = Cache::indexed(word);
         self
+    }
+
+    /// Takes the object out of its guard.
+    fn seen(&self, Guarded(object): Guarded<K>) -> Seen<K> {
+        match object {
+            Ok(mut object) => {
+                (self.trim)(&mut object);
+                (Key::of(&object), Ok(Arc::new(object)))
+            }
+            Err(other) => {
+                let key = Key {
+                    kind: K::kind(&()),
+                    namespace: other.metadata.namespace.unwrap_or_default(),
+                    name: other.metadata.name.unwrap_or_default(),
+                };
+                (key, Err(other.why))
+            }
+        }
     }
 
     pub fn cache(&self) -> Cache<K> {
@@ -300,7 +327,7 @@ where
                 Err(kube::Error::Api(status)) if is_gone(&status) => return End::Gone,
                 Err(error) => return End::Failed(error),
             };
-            all.extend(page.items.into_iter().map(seen));
+            all.extend(page.items.into_iter().map(|object| self.seen(object)));
             let more = page.metadata.continue_.filter(|token| !token.is_empty());
             if more.is_none() {
                 *version = page.metadata.resource_version.filter(|version| !version.is_empty());
@@ -396,7 +423,7 @@ where
                         None => match object.read() {
                             Ok(object) => {
                                 let version = version_of(&object);
-                                (seen(object), version)
+                                (self.seen(object), version)
                             }
                             Err(error) => return End::Failed(error),
                         },
@@ -410,7 +437,7 @@ where
                         Err(error) => return End::Failed(error),
                     };
                     let seen_version = version_of(&object);
-                    (Some(self.cache.delete(seen(object))), seen_version)
+                    (Some(self.cache.delete(self.seen(object))), seen_version)
                 }
             };
             silent = false;
@@ -455,21 +482,6 @@ fn number(count: usize) -> f64 {
 fn version_of<K: Resource>(Guarded(object): &Guarded<K>) -> Option<String> {
     let metadata = object.as_ref().map_or_else(|other| &other.metadata, K::meta);
     metadata.resource_version.clone()
-}
-
-/// Takes the object out of its guard.
-fn seen<K: Resource<DynamicType = ()>>(Guarded(object): Guarded<K>) -> Seen<K> {
-    match object {
-        Ok(object) => (Key::of(&object), Ok(Arc::new(object))),
-        Err(other) => {
-            let key = Key {
-                kind: Cow::Owned(K::kind(&()).into_owned()),
-                namespace: other.metadata.namespace.unwrap_or_default(),
-                name: other.metadata.name.unwrap_or_default(),
-            };
-            (key, Err(other.why))
-        }
-    }
 }
 
 /// Whether the server cannot go on from the version that it was given: it has forgotten it, or never had it.

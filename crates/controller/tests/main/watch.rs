@@ -76,6 +76,31 @@ async fn touch(world: &World, name: &str, value: &str) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_nobody_asks_for_is_not_kept() {
+    let world = World::new(1);
+    create(&world, "listed").await;
+    touch(&world, "listed", "long").await;
+    let watch = Watch::<ConfigMap>::namespaced(
+        world.quiet_client(),
+        "default",
+        WatchOptions::default(),
+        world.clock.clone(),
+        &world.chance,
+        world.metrics.clone(),
+    )
+    .trimmed(|map| map.data = None);
+    let cache = watch.cache();
+    tokio::spawn(watch.run());
+    pass(5 * SECOND).await;
+    create(&world, "told").await;
+    touch(&world, "told", "long").await;
+    pass(5 * SECOND).await;
+    let kept =
+        cache.list().iter().map(|map| (map.metadata.name.clone(), map.data.clone())).collect::<Vec<_>>();
+    assert_eq!(kept, [(Some("listed".to_owned()), None), (Some("told".to_owned()), None)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_cache_follows_and_tells() {
     let world = World::new(1);
     for name in ["c", "a", "b"] {

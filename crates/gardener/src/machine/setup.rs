@@ -2,7 +2,7 @@
 
 use super::{
     Caches, MachineController,
-    nodes::{LostNodes, machine_named_by, node_or_own_name},
+    nodes::{self, LostNodes, machine_named_by, node_or_own_name},
     patience::Refusals,
     queue, token,
 };
@@ -123,7 +123,8 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         Some(Target { client, evictions }) => {
             let nodes =
                 Watch::<Node>::all(client.clone(), watching(), clock.clone(), &chance, metrics.clone())
-                    .indexed(machine_named_by);
+                    .indexed(machine_named_by)
+                    .trimmed(nodes::trim);
             let drainer = Drainer::new(hostler_node::Parts {
                 client: client.clone(),
                 evictions,
