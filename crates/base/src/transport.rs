@@ -3,8 +3,12 @@
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::{BodyExt, Collected, Full, Limited, combinators::UnsyncBoxBody};
-use std::{error::Error, pin::Pin};
+use http_body::Body as _;
+use http_body_util::{BodyExt, Full, Limited, combinators::UnsyncBoxBody};
+use std::{
+    error::Error,
+    pin::{Pin, pin},
+};
 use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 
 pub type BoxError = Box<dyn Error + Send + Sync>;
@@ -71,15 +75,39 @@ pub fn exchange(
     let call = send(transport, request);
     Box::pin(async move {
         let (head, body) = call.await?.into_parts();
-        let read: BoxFuture<Result<Collected<Bytes>, BoxError>> =
-            Box::pin(Limited::new(body, limit).collect());
-        Ok(Response::from_parts(head, read.await?.to_bytes()))
+        Ok(Response::from_parts(head, whole(Limited::new(body, limit)).await?))
+    })
+}
+
+/// Reads a body into one place, piece by piece: a connection lends its own room for each piece, and whoever keeps all
+/// pieces until the last one keeps a long list twice.
+fn whole(body: Limited<Body>) -> BoxFuture<Result<Bytes, BoxError>> {
+    Box::pin(async move {
+        let mut body = pin!(body);
+        let expected = body.size_hint().lower();
+        let (mut only, mut joined) = (Bytes::new(), Vec::new());
+        while let Some(frame) = body.frame().await {
+            let Ok(piece) = frame?.into_data() else { continue };
+            if only.is_empty() && joined.is_empty() {
+                only = piece;
+                continue;
+            }
+            if joined.is_empty() {
+                joined.reserve_exact(usize::try_from(expected).unwrap_or_default().max(only.len()));
+                joined.extend_from_slice(&std::mem::take(&mut only));
+            }
+            joined.extend_from_slice(&piece);
+        }
+        Ok(if joined.is_empty() { only } else { joined.into() })
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::stream;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
     use std::convert::Infallible;
 
     #[tokio::test]
@@ -107,6 +135,16 @@ mod tests {
         }
         let error = Unsent(std::io::Error::other("nobody listens"));
         assert_eq!(with_causes(&error).to_string(), "it could not be sent: nobody listens");
+    }
+
+    #[tokio::test]
+    async fn pieces_become_one_answer() {
+        for pieces in [vec![], vec!["ping"], vec!["pi", "", "ng"], vec!["", "p", "i", "n", "g"]] {
+            let whole = pieces.concat();
+            let frames = pieces.into_iter().map(|piece| Ok::<_, BoxError>(Frame::data(piece.into())));
+            let body = boxed(StreamBody::new(stream::iter(frames.collect::<Vec<_>>())));
+            assert_eq!(super::whole(Limited::new(body, 4)).await.unwrap(), whole);
+        }
     }
 
     #[tokio::test]

@@ -11,12 +11,16 @@ use std::time::Duration;
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How many connections to one host are kept for later: enough for a steady stream of calls. More are opened when there
+/// is more to do.
+const MOST_IDLE: usize = 16;
+
 /// A transport to anywhere, through the proxies that the environment names.
 pub fn transport() -> anyhow::Result<Transport> {
-    let client = self::client()?;
+    let client = self::client(MOST_IDLE)?;
     // A connection that once brought a long list keeps room for another one. With connections of their own for lists
     // few have such room, instead of all that ever happened to bring one.
-    let for_lists = self::client()?;
+    let for_lists = self::client(1)?;
     Ok(transport::from_service(tower::service_fn(move |request: Request<Body>| {
         let client = if is_list(&request) { for_lists.clone() } else { client.clone() };
         let (parts, body) = request.into_parts();
@@ -34,8 +38,9 @@ pub fn transport() -> anyhow::Result<Transport> {
     })))
 }
 
-fn client() -> anyhow::Result<reqwest::Client> {
+fn client(most_idle: usize) -> anyhow::Result<reqwest::Client> {
     reqwest::Client::builder()
+        .pool_max_idle_per_host(most_idle)
         .connect_timeout(CONNECT_TIMEOUT)
         // Whoever follows a redirect carries credentials to where they do not belong.
         .redirect(Policy::none())

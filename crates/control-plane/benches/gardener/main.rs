@@ -44,6 +44,8 @@ struct Figures {
     peak_memory: u64,
     cloud_calls: BTreeMap<&'static str, u64>,
     api_calls: u64,
+    /// What the API server was asked, by this program too.
+    asked: BTreeMap<String, u64>,
     /// From a Machine's creation until it runs, without and with slow drains beside.
     waits: Option<Waits>,
 }
@@ -93,6 +95,7 @@ async fn measure(contender: Contender, options: &Options) -> anyhow::Result<Figu
     let down = stage.delete(&names).await?;
     stage.nothing_is_left().await?;
     let (cloud_calls, api_calls) = (stage.cloud_calls(), stage.api_calls().await?);
+    let asked = stage.asked().await?;
     let usage = stage.usage()?;
     anyhow::ensure!(
         cloud_calls.get("CreateServer").copied() == u64::try_from(options.machines).ok(),
@@ -104,7 +107,16 @@ async fn measure(contender: Contender, options: &Options) -> anyhow::Result<Figu
         Some(slow_drains::measure(&mut stage, options.drains).await?)
     };
     stage.stop().await?;
-    Ok(Figures { up, down, cpu: usage.cpu, peak_memory: usage.peak_memory, cloud_calls, api_calls, waits })
+    Ok(Figures {
+        up,
+        down,
+        cpu: usage.cpu,
+        peak_memory: usage.peak_memory,
+        cloud_calls,
+        api_calls,
+        asked,
+        waits,
+    })
 }
 
 fn calls(figures: &Figures) -> u64 {
@@ -126,6 +138,12 @@ fn show(contender: Contender, figures: &Figures, machines: usize) {
         per_machine(figures.api_calls),
         figures.cloud_calls
     );
+    let often = |count: u64| count * 10 >= machines as u64;
+    let asked: Vec<String> = (figures.asked.iter())
+        .filter(|(_, count)| often(**count))
+        .map(|(what, count)| format!("{what} {:.1}", per_machine(*count)))
+        .collect();
+    println!("  the API server was asked per machine, by the measuring program too: {}", asked.join(", "));
     if let Some(waits) = &figures.waits {
         println!("  from creation to Running: {waits}");
     }

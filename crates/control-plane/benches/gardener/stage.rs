@@ -185,6 +185,27 @@ impl Stage {
         dispatched(&self.admin).await
     }
 
+    /// How often the API server was asked what, by the contender and by this program together.
+    pub async fn asked(&self) -> anyhow::Result<BTreeMap<String, u64>> {
+        let text = self.admin.request_text(http::Request::get("/metrics").body(Vec::new())?).await?;
+        let mut asked = BTreeMap::new();
+        for line in text.lines().filter(|line| line.starts_with("apiserver_request_total{")) {
+            let label = |name: &str| {
+                let (_, rest) = line.split_once(&format!("{name}=\""))?;
+                rest.split_once('"').map(|(value, _)| value)
+            };
+            let (Some(verb), Some(resource), Some(subresource)) =
+                (label("verb"), label("resource"), label(",subresource"))
+            else {
+                continue;
+            };
+            let count: u64 = line.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default();
+            let slash = if subresource.is_empty() { "" } else { "/" };
+            *asked.entry(format!("{verb} {resource}{slash}{subresource}")).or_default() += count;
+        }
+        Ok(asked)
+    }
+
     pub fn usage(&self) -> anyhow::Result<Usage> {
         Usage::of(self.controller.id().context("the controller has ended")?)
     }

@@ -21,7 +21,13 @@ pub(super) fn trim(node: &mut Node) {
     if let Some(status) = &mut node.status {
         (status.images, status.node_info, status.allocatable) = (None, None, None);
         (status.daemon_endpoints, status.features, status.runtime_handlers) = (None, None, None);
+        status.conditions.iter_mut().for_each(Vec::shrink_to_fit);
+        status.addresses.iter_mut().for_each(Vec::shrink_to_fit);
     }
+    if let Some(spec) = &mut node.spec {
+        spec.taints.iter_mut().for_each(Vec::shrink_to_fit);
+    }
+    node.metadata.finalizers.iter_mut().for_each(Vec::shrink_to_fit);
 }
 
 /// The nodes that were deleted under their machines before they could be held, by the machines. It is not written
