@@ -155,6 +155,7 @@ fn judge(at: Option<(Boundary, Fault)>, seed: u64, finished: Finished) -> Option
 pub fn all_faults(class: Class, boundary: &Boundary) -> Vec<Fault> {
     let seconds = Duration::from_secs;
     let answer = |status, after_effect| Fault::Answer { status, after_effect };
+    let page = |status, after_effect| Fault::Page { status, after_effect };
     let mut faults = vec![
         Fault::CrashBefore,
         Fault::CrashAfter,
@@ -166,6 +167,9 @@ pub fn all_faults(class: Class, boundary: &Boundary) -> Vec<Fault> {
         answer(500, false),
         answer(503, false),
         Fault::Stall(seconds(120)),
+        answer(403, false),
+        page(200, false),
+        page(502, false),
     ];
     match class {
         Class::Effect | Class::Lease => {
@@ -176,7 +180,16 @@ pub fn all_faults(class: Class, boundary: &Boundary) -> Vec<Fault> {
                 Fault::Delay(seconds(12)),
                 answer(500, true),
                 answer(503, true),
+                // Somebody else was faster, at the object itself or at a quota that counts it.
+                answer(409, false),
+                page(200, true),
+                page(502, true),
             ]);
+            // Whoever sends a lost request again on the way gets told that what it asks for is taken. An API server
+            // answers like that by itself, see `Duplicate`.
+            if !boundary.template.starts_with("/api") {
+                faults.push(answer(409, true));
+            }
         }
         Class::Read => {}
         Class::CachedRead => faults.extend((1..=3).map(Fault::Behind)),

@@ -167,7 +167,7 @@ impl Reconciler for MachineController {
             self.forget_drain(&run.key);
             self.lost_nodes.forget(&run.key);
             self.refusals.forget(&run.key);
-            self.tokens_made.close(&run.key);
+            self.tokens_made.forget(&run.key);
             self.nonsense.lock().unwrap_or_else(PoisonError::into_inner).remove(&run.key);
             self.kept_up.lock().unwrap_or_else(PoisonError::into_inner).remove(&run.key);
             return Ok(Outcome::Done);

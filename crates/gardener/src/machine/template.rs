@@ -161,7 +161,7 @@ impl MachineController {
         match done {
             Ok(_) => {}
             // The cache is behind; what it will show wakes the machine.
-            Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409) => {}
+            Err(kube::Error::Api(answer)) if answer.code == 404 => {}
             Err(error) => {
                 tracing::warn!(%error, node = name, "the template could not be brought to the node");
                 memory.trouble = Some(Trouble::from(error));

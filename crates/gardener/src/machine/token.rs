@@ -18,7 +18,7 @@ use kube::{
 };
 use secrecy::{ExposeSecret, SecretString};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -55,7 +55,11 @@ impl Known {
 /// The tokens of machines that this process has known from their first write on, so that nobody has to ask for
 /// them: what it did not make is not there. It is not written down; after a restart the target cluster is asked.
 #[derive(Default)]
-pub(super) struct Ledger(Mutex<BTreeMap<Key, Entry>>);
+pub(super) struct Ledger {
+    made: Mutex<BTreeMap<Key, Entry>>,
+    /// Machines that no longer need a token, and whose last question about it was forbidden.
+    forbidden: Mutex<BTreeSet<Key>>,
+}
 
 struct Entry {
     machine: Option<String>,
@@ -65,7 +69,17 @@ struct Entry {
 
 impl Ledger {
     fn all(&self) -> MutexGuard<'_, BTreeMap<Key, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forbidden(&self) -> MutexGuard<'_, BTreeSet<Key>> {
+        self.forbidden.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says whether it was forbidden the last time as well: a right that is missing holds up no machine, but who is
+    /// refused once may have been refused by mistake.
+    fn is_forbidden_again(&self, machine: &Machine) -> bool {
+        !self.forbidden().insert(Key::of(machine))
     }
 
     /// Nobody can have made a token for a machine that nobody has touched.
@@ -80,6 +94,11 @@ impl Ledger {
 
     pub(super) fn close(&self, machine: &Key) {
         self.all().remove(machine);
+    }
+
+    pub(super) fn forget(&self, machine: &Key) {
+        self.close(machine);
+        self.forbidden().remove(machine);
     }
 
     fn note(&self, machine: &Machine, token: Option<(String, String)>) {
@@ -236,7 +255,9 @@ impl MachineController {
             Err(kube::Error::Api(status)) if status.code == 403 && ordering => {
                 memory.failure = Some((Tried::Look, forbidden(&status.message)));
             }
-            Err(kube::Error::Api(status)) if status.code == 403 => {
+            Err(kube::Error::Api(status))
+                if status.code == 403 && self.tokens_made.is_forbidden_again(&machine) =>
+            {
                 // If there is one, it expires by itself.
                 tracing::warn!(message = status.message, "whether a bootstrap token is left cannot be seen");
                 memory.token = Some(nothing());
@@ -313,16 +334,22 @@ impl MachineController {
         let same = Preconditions { uid: Some(token.uid.clone()), resource_version: None };
         match tokens.delete(&secret_name(&token.id), &DeleteParams::default().preconditions(same)).await {
             Ok(_) => {}
-            // It is gone, or another one by now.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
             // It expires by itself.
-            Err(kube::Error::Api(status)) if status.code == 403 => {
+            Err(kube::Error::Api(status))
+                if status.code == 403 && self.tokens_made.is_forbidden_again(&machine) =>
+            {
                 tracing::warn!(message = status.message, "a bootstrap token is left behind");
                 memory.token = Some(Known::None { free: String::new() });
                 return Ok(Next::Again(machine));
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                // After a conflict it may be another one by now: only a look tells.
+                self.tokens_made.close(&Key::of(&*machine));
+                return Err(error.into());
+            }
         }
+        self.tokens_made.forbidden().remove(&Key::of(&*machine));
         self.tokens_made.note(&machine, None);
         // Only who leaves for good looks whether there is another one.
         let joined = machine.meta().deletion_timestamp.is_none() && !machine.spec.provider_id.is_empty();
@@ -348,7 +375,6 @@ fn forbidden(message: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     #[test]
     fn the_first_id_is_gardeners() {

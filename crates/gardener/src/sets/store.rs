@@ -112,7 +112,11 @@ impl Store {
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Written::Gone),
             Err(kube::Error::Api(status)) if status.is_conflict() => {
-                self.look::<K>(&name).await?;
+                let now = self.look::<K>(&name).await?;
+                if now.is_some_and(|now| now.meta().resource_version == before.meta().resource_version) {
+                    // Something else is in the way, and nothing that changes will wake whoever waits for it.
+                    return Err(kube::Error::Api(status).into());
+                }
                 Ok(Written::Outdated)
             }
             Err(error) => Err(error.into()),

@@ -93,7 +93,7 @@ impl Reconciler for Unmanaged {
                 match nodes.patch(&node.name_any(), &PatchParams::default(), &patch).await {
                     // What it is by now is told by the watch, and looked at anew.
                     Ok(_) => Ok(Outcome::Done),
-                    Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Outcome::Done),
+                    Err(kube::Error::Api(status)) if status.code == 404 => Ok(Outcome::Done),
                     Err(error) => Err(error.into()),
                 }
             }

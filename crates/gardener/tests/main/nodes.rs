@@ -208,6 +208,20 @@ async fn a_node_without_a_machine_says_so_when_it_is_old_enough() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_without_a_machine_says_so_although_the_first_word_is_refused() {
+    for status in [403, 409] {
+        let plan = Plan::seeded(88).fault_when(move |boundary: &Boundary, _| {
+            let first = boundary.verb == "PATCH" && boundary.object == "by-hand" && boundary.nth == 1;
+            first.then_some(Fault::Answer { status, after_effect: false })
+        });
+        let (stage, _) = running(plan, &["m-2"]).await;
+        stage.create(nodes(&stage), json!({"metadata": {"name": "by-hand"}})).await;
+        stage.world.run_for(Duration::from_mins(22)).await;
+        assert!(is_nobodys(&nodes(&stage).get("by-hand").await.unwrap()), "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_has_a_machine_is_taken_back() {
     let (mut stage, _) = running(Plan::seeded(87), &["m-2"]).await;
     stage

@@ -106,7 +106,8 @@ fn of_interest(class: Class, boundary: &Boundary, fault: &Fault) -> bool {
     }
     let late = Duration::from_secs(12);
     match (class, fault) {
-        (Class::Effect, Fault::CrashAfter | Fault::TimeoutAfter | Fault::Answer { status: 409, .. }) => true,
+        (Class::Effect, Fault::CrashAfter | Fault::TimeoutAfter) => true,
+        (Class::Effect, Fault::Answer { status: 403 | 409, .. } | Fault::Page { status: 200, .. }) => true,
         (Class::Effect, Fault::Delay(by)) => *by == late && boundary.verb != "PATCH",
         (Class::Effect, Fault::Duplicate | Fault::CrashBefore) => boundary.verb == "POST",
         (Class::Read, Fault::Behind(revisions)) => *revisions == 3,

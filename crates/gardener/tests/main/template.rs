@@ -79,11 +79,17 @@ async fn a_template_follows_its_machine_to_the_node() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_cannot_be_changed_holds_nothing_up_and_is_changed_later() {
+    for status in [403, 409] {
+        changed_once_it_can_be(status).await;
+    }
+}
+
+async fn changed_once_it_can_be(status: u16) {
     let denied = Arc::new(AtomicBool::new(true));
     let is_denied = Arc::clone(&denied);
     let plan = Plan::seeded(61).fault_when(move |boundary: &Boundary, _| {
         let patch = boundary.verb == "PATCH" && boundary.template == "/api/v1/nodes/{name}";
-        let denial = Fault::Answer { status: 403, after_effect: false };
+        let denial = Fault::Answer { status, after_effect: false };
         (patch && is_denied.load(Ordering::Relaxed)).then_some(denial)
     });
     let mut stage = Stage::new(plan, Settings::default()).await;

@@ -1,10 +1,13 @@
 //! How a new server's node gets in: with a bootstrap token of its own, which is there no longer than it must.
 
-use crate::flow::{GROUPS, LONG, PROJECT, REGION, SOON, Stage, class, machine, ours, secret};
+use crate::{
+    crowd_sweep::passed,
+    flow::{GROUPS, LONG, PROJECT, REGION, SOON, Stage, class, machine, ours, secret},
+};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hostler_base::transport;
 use hostler_gardener::api::Phase;
-use hostler_sim::{Boundary, Fault, Plan, stackit::Settings};
+use hostler_sim::{Boundary, Fault, Finished, Plan, Sweep, stackit::Settings};
 use http::Request;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -176,4 +179,32 @@ async fn a_missing_right_is_told_before_anything_is_ordered_and_holds_up_no_dele
     stage.delete_machine("m-1").await;
     stage.run_until_gone("m-1", SOON).await.unwrap();
     assert_eq!(stage.leftovers().await, [""; 0]);
+}
+
+/// A machine is given back before its node has joined.
+async fn given_back_early(plan: Plan) -> Finished {
+    let mut stage = stage(plan, Settings { boot_time: LONG * 4, ..strict() }).await;
+    let goal = async {
+        stage.create(stage.machines(), machine("m-1")).await;
+        let cloud = stage.cloud.clone();
+        let ordered = async || ours(&cloud.servers()).count() == 1;
+        stage.world.run_until("the server is ordered", LONG, ordered).await?;
+        stage.delete_machine("m-1").await;
+        stage.run_until_gone("m-1", LONG).await?;
+        match stage.leftovers().await.as_slice() {
+            [] => Ok(()),
+            left => Err(format!("left behind: {}", left.join(", "))),
+        }
+    };
+    let goal = goal.await;
+    stage.world.finish(goal)
+}
+
+#[test]
+fn a_token_that_was_never_used_goes_whatever_its_calls_are_answered() {
+    let of_tokens = |boundary: &Boundary| boundary.object.starts_with("kube-system/");
+    let sweep = Sweep::new("a token that was never used", 1).only(move |_, boundary, _| of_tokens(boundary));
+    let report = sweep.run(given_back_early).unwrap();
+    passed(&report);
+    assert!(report.runs > 40, "the sweep became trivial: {} runs", report.runs);
 }

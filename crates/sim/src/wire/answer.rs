@@ -23,9 +23,10 @@ pub(crate) fn error(paths: &Paths, status: u16) -> Response<Body> {
     response
 }
 
-/// A page that somebody on the way shows in place of the server's answer, and calls fine.
-pub(crate) fn page() -> Response<Body> {
+/// A page that somebody on the way shows in place of the server's answer, perhaps calling it fine.
+pub(crate) fn page(status: u16) -> Response<Body> {
     let mut response = Response::new(transport::full("<html><body>Please try again later.</body></html>"));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html"));
     response
 }

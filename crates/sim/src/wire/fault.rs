@@ -16,8 +16,8 @@ pub enum Fault {
     Delay(Duration),
     /// This status comes back, before or in spite of the effect.
     Answer { status: u16, after_effect: bool },
-    /// A page comes back that is no answer of the server's, with a status of 200, before or in spite of the effect.
-    Page { after_effect: bool },
+    /// A page comes back that is no answer of the server's, with this status, before or in spite of the effect.
+    Page { status: u16, after_effect: bool },
     /// The connection is silently dead: no effect, never an answer.
     Dead,
     /// The calling incarnation dies before the request is sent.
@@ -60,7 +60,7 @@ impl Fault {
             Self::Duplicate
             | Self::TimeoutAfter
             | Self::Answer { after_effect: true, .. }
-            | Self::Page { after_effect: true } => class != Class::Watch,
+            | Self::Page { after_effect: true, .. } => class != Class::Watch,
             _ => true,
         }
     }
@@ -76,8 +76,8 @@ impl fmt::Display for Fault {
             Self::Delay(by) => write!(f, "delayed by {by:?}"),
             Self::Answer { status, after_effect: false } => write!(f, "{status} before the effect"),
             Self::Answer { status, after_effect: true } => write!(f, "{status} after the effect"),
-            Self::Page { after_effect: false } => f.write_str("a page before the effect"),
-            Self::Page { after_effect: true } => f.write_str("a page after the effect"),
+            Self::Page { status, after_effect: false } => write!(f, "{status} and a page before the effect"),
+            Self::Page { status, after_effect: true } => write!(f, "{status} and a page after the effect"),
             Self::Dead => f.write_str("dead connection"),
             Self::CrashBefore => f.write_str("crash before the effect"),
             Self::CrashAfter => f.write_str("crash after the effect"),

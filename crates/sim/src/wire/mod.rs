@@ -244,10 +244,10 @@ impl Wire {
                 tokio::time::sleep(LATENCY).await;
                 return Ok(answer::error(&paths, *status));
             }
-            Some(Fault::Page { after_effect: false }) => {
+            Some(Fault::Page { status, after_effect: false }) => {
                 self.write(&call, "");
                 tokio::time::sleep(LATENCY).await;
-                return Ok(answer::page());
+                return Ok(answer::page(*status));
             }
             Some(Fault::CrashBefore) => {
                 self.write(&call, "");
@@ -282,7 +282,7 @@ impl Wire {
         line.fence.pass().await;
         match call.fault {
             Some(Fault::Answer { status, .. }) => Ok(answer::error(&paths, status)),
-            Some(Fault::Page { .. }) => Ok(answer::page()),
+            Some(Fault::Page { status, .. }) => Ok(answer::page(status)),
             _ => answered,
         }
     }

@@ -136,8 +136,8 @@ impl SetController {
             Step::RemoveFinalizer => {
                 let mut after = set.clone();
                 after.finalizers_mut().retain(|finalizer| finalizer != names::FINALIZER);
-                self.write(set, &after, Part::Object).await?;
-                return Ok(Some(Outcome::Done));
+                let written = self.store.write(set, &after, Part::Object).await?;
+                return Ok((written != Written::Outdated).then_some(Outcome::Done));
             }
             Step::Refresh => {
                 let live = self.store.look::<MachineSet>(&set.name_any()).await?;
