@@ -3,6 +3,7 @@
 
 mod guard;
 mod lines;
+mod production;
 mod real;
 mod steps;
 mod suite;
@@ -19,9 +20,10 @@ usage: cargo xtask <chore>
                   every sweep as a whole, of which the other tests run a part: each fault at each call, for hours
   control-plane   builds and starts a real control plane: build, up (--help tells more)
   image           builds a static hostler and writes a container image, without a container engine: --output FILE
-                  (--help tells more)
+                  (--help tells more); with --tuned it is compiled twice, with a rehearsal in between
   bench [NAME…]   the benchmarks (apiserver, world, dev, planner, servers, gardener), in a release build; prints
-                  what it measures; behind one name arguments for it: gardener --machines 100";
+                  what it measures; behind one name arguments for it: gardener --machines 100;
+                  gardener --tuned measures the binary that image --tuned makes";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -3,6 +3,7 @@
 use crate::{
     guard::{guarded, output_of, status_of},
     lines,
+    production::{self, TUNED},
 };
 use std::{
     env,
@@ -50,7 +51,7 @@ pub fn build_binary(package: &str, name: &str) -> Result<PathBuf, String> {
 }
 
 /// The executable that a build makes.
-fn built(name: &str, build: &mut Command) -> Result<PathBuf, String> {
+pub fn built(name: &str, build: &mut Command) -> Result<PathBuf, String> {
     build.arg("--message-format=json-render-diagnostics").stdout(Stdio::piped());
     let output = output_of(build).map_err(|error| format!("cannot start cargo: {error}"))?;
     let artifacts = String::from_utf8_lossy(&output.stdout);
@@ -65,39 +66,25 @@ fn built(name: &str, build: &mut Command) -> Result<PathBuf, String> {
 /// with it.
 pub fn image(arguments: &[&str]) -> Result<(), String> {
     let mut writer = Command::new(build_binary("hostler-image", "hostler-image")?);
+    let (tuned, arguments) = without_tuned(arguments);
     if !arguments.iter().any(|argument| ["--help", "-h", "--binary"].contains(argument)) {
-        writer.arg("--binary").arg(build_production()?);
+        writer.arg("--binary").arg(production::build(tuned)?);
     }
     let error = writer.args(arguments).exec();
     Err(format!("cannot start {}: {error}", writer.get_program().display()))
 }
 
+/// Whether a tuned binary is asked for, and what else is.
+fn without_tuned<'a>(arguments: &[&'a str]) -> (bool, Vec<&'a str>) {
+    let others: Vec<&str> = arguments.iter().copied().filter(|argument| *argument != TUNED).collect();
+    (others.len() < arguments.len(), others)
+}
+
 /// Writes the image that ships into a file.
 pub fn write_image(archive: &Path) -> Result<(), String> {
     let mut writer = guarded(build_binary("hostler-image", "hostler-image")?);
-    writer.arg("--binary").arg(build_production()?).arg("--output").arg(archive);
+    writer.arg("--binary").arg(production::build(false)?).arg("--output").arg(archive);
     step("the image", &mut writer)
-}
-
-/// The binary as it ships: without the playground and without shared libraries.
-fn build_production() -> Result<PathBuf, String> {
-    let target = host()?;
-    println!("… hostler for {target} without shared libraries");
-    // Only with a named target do the flags leave alone what runs during the build.
-    let flags = format!("target.{target}.rustflags=['-Ctarget-feature=+crt-static']");
-    let options =
-        ["build", "--profile", "production", "--package", "hostler", "--no-default-features", "--target"];
-    built("hostler", cargo().args(options).args([&target, "--config", &flags]))
-}
-
-/// What the compiler compiles for when nobody says otherwise.
-fn host() -> Result<String, String> {
-    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let output = Command::new(rustc).arg("-vV").output();
-    let output = output.map_err(|error| format!("cannot start rustc: {error}"))?;
-    let told = String::from_utf8_lossy(&output.stdout);
-    let host = told.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).ok_or_else(|| "rustc does not tell what it compiles for".to_owned())
 }
 
 /// The benchmarks: package, features and name.
@@ -123,18 +110,22 @@ pub fn bench(words: &[&str]) -> Result<(), String> {
     if let (Some(argument), true) = (arguments.first(), wanted.len() != 1) {
         return Err(format!("{argument}: name the one benchmark that it is for, before it"));
     }
+    let (tuned, arguments) = without_tuned(arguments);
+    if tuned && wanted != [OF_THE_BINARY] {
+        return Err(format!("{TUNED} is for the benchmark {OF_THE_BINARY}"));
+    }
     for (package, features, name) in BENCHMARKS {
         if !(wanted.is_empty() || wanted.contains(&name)) {
             continue;
         }
         let mut command = cargo();
         if name == OF_THE_BINARY {
-            command.env("HOSTLER_BINARY", build_production()?);
+            command.env("HOSTLER_BINARY", production::build(tuned)?);
         }
         println!("… {name}");
         command.args(["bench", "--quiet", "--package", package, "--features", features, "--bench", name]);
         if !arguments.is_empty() {
-            command.arg("--").args(arguments);
+            command.arg("--").args(&arguments);
         }
         let status = status_of(&mut command);
         let status = status.map_err(|error| format!("cannot start the benchmark {name}: {error}"))?;
@@ -155,6 +146,7 @@ mod tests {
             (&["gardner"][..], "there is no benchmark \"gardner\""),
             (&["--machines", "5"], "--machines: name the one benchmark"),
             (&["world", "gardener", "--machines", "5"], "--machines: name the one benchmark"),
+            (&["world", "--tuned"], "--tuned is for the benchmark gardener"),
         ] {
             assert!(bench(words).is_err_and(|error| error.contains(why)), "{words:?}");
         }
