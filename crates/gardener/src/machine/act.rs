@@ -46,7 +46,9 @@ impl MachineController {
                 let place = self.means(&machine, Purpose::OrderAnew).map_err(Trouble::new)?.place;
                 *memory = Memory { attempt_unsent: true, token: memory.token.take(), ..Memory::default() };
                 let new = !has_finalizer(&machine);
-                let written = self.write(machine, memory, self.mark(place)).await;
+                let mark = self.new_mark();
+                self.unsent.note(Key::of(&*machine), mark.attempt.clone());
+                let written = self.write(machine, memory, write_down(mark, place)).await;
                 if let (Ok(Next::Again(machine)), true) = (&written, new) {
                     self.tokens_made.open(machine);
                 }
@@ -55,7 +57,7 @@ impl MachineController {
             Step::MarkOthers => {
                 let place = means.map_err(Trouble::new)?.place;
                 *memory = Memory::default();
-                self.write(machine, memory, self.mark(place)).await
+                self.write(machine, memory, write_down(self.new_mark(), place)).await
             }
             Step::Redate(mark) => {
                 let mark = AttemptMark { at: self.clock.now(), ..mark };
@@ -184,17 +186,8 @@ impl MachineController {
         }
     }
 
-    /// Writes a new mark for an order in this place.
-    fn mark(&self, place: String) -> impl FnOnce(&mut Machine) + use<> {
-        let attempt = Attempt(self.chance.text(MARK_ALPHABET, 10));
-        let mark = AttemptMark { attempt, at: self.clock.now() };
-        move |machine| {
-            hold(machine);
-            let annotations = machine.annotations_mut();
-            annotations.remove(names::REPLACES_ANNOTATION);
-            annotations.insert(names::ATTEMPT_ANNOTATION.to_owned(), mark.render());
-            annotations.insert(names::PLACE_ANNOTATION.to_owned(), place);
-        }
+    fn new_mark(&self) -> AttemptMark {
+        AttemptMark { attempt: Attempt(self.chance.text(MARK_ALPHABET, 10)), at: self.clock.now() }
     }
 
     pub(super) fn machines(&self, machine: &Machine) -> Api<Machine> {
@@ -422,6 +415,7 @@ impl MachineController {
             }
             Step::Create => {
                 memory.attempt_unsent = false;
+                self.unsent.forget(&Key::of(&*machine));
                 for warning in warnings.iter().flatten().chain(&self.odd_template(&machine)) {
                     self.event(&machine, EventKind::Warning, "LooksWrong", warning);
                 }
@@ -510,6 +504,17 @@ fn named(identity: Identity, machine: &Machine, server: &Server) -> Identity {
         return Identity { domain: String::new(), ..identity };
     }
     identity
+}
+
+/// Writes a mark for an order in this place.
+fn write_down(mark: AttemptMark, place: String) -> impl FnOnce(&mut Machine) {
+    move |machine| {
+        hold(machine);
+        let annotations = machine.annotations_mut();
+        annotations.remove(names::REPLACES_ANNOTATION);
+        annotations.insert(names::ATTEMPT_ANNOTATION.to_owned(), mark.render());
+        annotations.insert(names::PLACE_ANNOTATION.to_owned(), place);
+    }
 }
 
 /// Puts our finalizer on a Machine.

@@ -11,6 +11,7 @@ mod preserve;
 mod setup;
 mod template;
 mod token;
+mod unsent;
 
 use crate::{
     api::{Machine, MachineClass},
@@ -90,6 +91,7 @@ struct MachineController {
     frozen: Frozen,
     lost_nodes: nodes::LostNodes,
     tokens_made: token::Ledger,
+    unsent: unsent::Unsent,
     /// What people were told about wishes that cannot be understood.
     nonsense: Mutex<BTreeMap<Key, String>>,
     /// What each machine waits for, and whether that was told, so that it is told once.
@@ -168,6 +170,7 @@ impl Reconciler for MachineController {
             self.lost_nodes.forget(&run.key);
             self.refusals.forget(&run.key);
             self.tokens_made.forget(&run.key);
+            self.unsent.forget(&run.key);
             self.nonsense.lock().unwrap_or_else(PoisonError::into_inner).remove(&run.key);
             self.kept_up.lock().unwrap_or_else(PoisonError::into_inner).remove(&run.key);
             return Ok(Outcome::Done);

@@ -147,7 +147,8 @@ impl MachineController {
             replaces: replaces.and_then(|id| id.parse().ok()),
             ran: status.last_known_state.strip_suffix(" ran").and_then(|id| id.parse().ok()),
             has_node_label: machine.labels().contains_key(names::NODE_LABEL),
-            attempt: attempt_of(machine),
+            attempt: attempt_of(machine)
+                .filter(|mark| memory.attempt_unsent || !self.unsent.holds(&Key::of(machine), mark)),
             attempt_unsent: memory.attempt_unsent,
             untouched: is_untouched(machine),
             placed: machine.annotations().contains_key(names::PLACE_ANNOTATION),

@@ -5,6 +5,7 @@ use super::{
     nodes::{self, LostNodes, machine_named_by, node_or_own_name},
     patience::Refusals,
     queue, token,
+    unsent::Unsent,
 };
 use crate::{
     api::{Machine, MachineClass},
@@ -272,6 +273,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         frozen,
         lost_nodes,
         tokens_made: token::Ledger::default(),
+        unsent: Unsent::default(),
         nonsense: Mutex::new(BTreeMap::new()),
         caches,
     });

@@ -6,7 +6,7 @@ use crate::flow::{
 use hostler_base::transport;
 use hostler_gardener::api::Phase;
 use hostler_sim::{Boundary, Class, Fault, Finished, Plan, Sweep, stackit::Settings};
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -308,4 +308,57 @@ fn what_is_done_afterwards_survives_every_fault() {
     assert!(report.failures.is_empty(), "{report}");
     let of = |part: &str| report.recording.to_text().contains(part);
     assert!(of("/nics/{nic}") && of("/volume-attachments/{volume}"), "nothing was broken");
+}
+
+/// What can go wrong between the mark of an order and the order.
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_what_comes_of_an_order_that_was_never_sent() {
+    type Wrong = fn(&Boundary) -> Option<Fault>;
+    let table: [(&str, Wrong); 3] = [
+        ("the token cannot be made", |boundary| {
+            let token =
+                boundary.verb == "POST" && boundary.template.ends_with("/namespaces/{namespace}/secrets");
+            (token && boundary.nth == 1).then_some(Fault::Refused)
+        }),
+        ("the last look fails", |boundary| {
+            let look = boundary.verb == "GET" && boundary.template.ends_with("/servers");
+            (look && boundary.nth == 2).then_some(Fault::Refused)
+        }),
+        ("the class is not kept for a while", |boundary| {
+            let token =
+                boundary.verb == "POST" && boundary.template.ends_with("/namespaces/{namespace}/secrets");
+            let keep = boundary.verb == "PATCH" && boundary.template.contains("machineclasses");
+            let late = if token { 2 } else { 6 };
+            let first_or_second = if token { 1 } else { 2 };
+            let meant = (token || keep) && boundary.nth == first_or_second;
+            meant.then_some(Fault::Late(Duration::from_secs(late)))
+        }),
+    ];
+    for (what, wrong) in table {
+        let plan = Plan::seeded(36).fault_when(move |boundary, _| {
+            (boundary.actor == "machine-controller").then(|| wrong(boundary)).flatten()
+        });
+        let mut stage = with(plan, Settings::default(), class(), secret()).await;
+        stage.create(stage.machines(), machine("m-5")).await;
+        let machines = stage.machines();
+        let marked = async || {
+            machines.get("m-5").await.is_ok_and(|machine| {
+                machine
+                    .metadata
+                    .annotations
+                    .is_some_and(|all| all.keys().any(|key| key.ends_with("/create-attempt")))
+            })
+        };
+        stage.world.run_until("it is marked", SOON, marked).await.unwrap();
+        assert_eq!(stage.cloud.calls().get("CreateServer"), None, "{what}: it is too late to fail");
+        if what.starts_with("the class") {
+            let nothing = json!({"metadata": {"finalizers": null}});
+            stage.classes().patch("small", &PatchParams::default(), &Patch::Merge(nothing)).await.unwrap();
+        }
+        // An order whose outcome is unknown would be waited for longer than this.
+        stage.run_until_phase("m-5", Phase::Pending, Duration::from_secs(45)).await.unwrap_or_else(|error| {
+            panic!("{what}: {error}");
+        });
+        assert_eq!(stage.cloud.calls().get("CreateServer"), Some(&1), "{what}");
+    }
 }
