@@ -49,7 +49,7 @@ pub trait Driver: Send + Sync {
     async fn settle(&self, order: &Order, machine: &Machine) -> Result<Settled, Failure>;
 
     /// Orders the deletion of a machine that carries the identity by what the cloud showed just now; one that does
-    /// not is left alone with [`crate::Code::FailedPrecondition`]. What was made with the machine goes with it, what
+    /// not is left alone with [`crate::Code::InvalidArgument`]. What was made with the machine goes with it, what
     /// was given to it stays: the order says which is which, as far as it can still be read.
     async fn delete(&self, order: &Order, id: &ProviderId) -> Result<Deletion, Failure>;
 

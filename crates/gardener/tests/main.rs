@@ -41,6 +41,8 @@ mod leadership;
 mod letting_go;
 #[path = "main/life.rs"]
 mod life;
+#[path = "main/limits.rs"]
+mod limits;
 #[path = "main/metrics.rs"]
 mod metrics;
 #[path = "main/neighbours.rs"]
@@ -73,6 +75,8 @@ mod samples;
 mod secrecy;
 #[path = "main/sets.rs"]
 mod sets;
+#[path = "main/sets_events.rs"]
+mod sets_events;
 #[path = "main/sets_sweep.rs"]
 mod sets_sweep;
 #[path = "main/sweep.rs"]

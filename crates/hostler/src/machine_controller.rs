@@ -159,7 +159,10 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
 
     let instance = instance();
     let open = Fence::open(clock.clone());
-    let unfenced = stack_options("leader-election", Some(&control), &options, open, &metrics, &clock);
+    let unfenced = StackOptions {
+        user_agent: user_agent("machine-leader-election"),
+        ..stack_options("leader-election", Some(&control), &options, open, &metrics, &clock)
+    };
     let election = options.leader_elect.then(|| {
         let client = kube_client(control.for_leases.clone(), &unfenced, &options.namespace);
         Election::new(client, lease(&options, &instance), clock.clone(), &chance, metrics.clone())
@@ -369,13 +372,18 @@ fn stack_options(
     StackOptions {
         client,
         server: cluster.map(|cluster| cluster.address.clone()),
-        user_agent: format!("hostler/{} machine-controller", env!("CARGO_PKG_VERSION")),
+        user_agent: user_agent("machine-controller"),
         timeout: options.call_timeout(CALL_TIMEOUT.min(options.leader_elect_renew_deadline.0 / 2)),
         rate: Some(rate),
         fence,
         metrics: metrics.clone(),
         clock: clock.clone(),
     }
+}
+
+/// How a client introduces itself, with the part of the program that it works for.
+pub fn user_agent(part: &str) -> String {
+    format!("hostler/{} {part}", env!("CARGO_PKG_VERSION"))
 }
 
 /// How the cloud is called: it has a limit of its own for each project.

@@ -5,8 +5,8 @@ use hostler_base::{Body, BoxError, Transport, transport};
 use hostler_stackit::OperationName;
 use http::{Request, Response};
 use http_body_util::BodyExt;
-use reqwest::redirect::Policy;
-use std::time::Duration;
+use reqwest::{Certificate, redirect::Policy};
+use std::{env, path::Path, time::Duration};
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,12 +40,29 @@ pub fn transport() -> anyhow::Result<Transport> {
 
 fn client(most_idle: usize) -> anyhow::Result<reqwest::Client> {
     reqwest::Client::builder()
+        .tls_certs_merge(beside_a_file_of_its_own())
         .pool_max_idle_per_host(most_idle)
         .connect_timeout(CONNECT_TIMEOUT)
         // Whoever follows a redirect carries credentials to where they do not belong.
         .redirect(Policy::none())
         .build()
         .context("an HTTP client cannot be made")
+}
+
+/// Where Go programs look for authorities besides the one file.
+const DIRECTORIES: [&str; 2] = ["/etc/ssl/certs", "/etc/pki/tls/certs"];
+
+/// What is in the usual directories, if only the file is named by the environment: who names a file does not mean them
+/// to be left out, but the library reads nothing else then.
+fn beside_a_file_of_its_own() -> Vec<Certificate> {
+    if env::var_os("SSL_CERT_FILE").is_none() || env::var_os("SSL_CERT_DIR").is_some() {
+        return Vec::new();
+    }
+    let read = DIRECTORIES
+        .into_iter()
+        .map(|directory| rustls_native_certs::load_certs_from_paths(None, Some(Path::new(directory))));
+    // One that cannot be read or understood is no reason to do without the others.
+    read.flat_map(|read| read.certs).filter_map(|found| Certificate::from_der(&found).ok()).collect()
 }
 
 fn is_list(request: &Request<Body>) -> bool {

@@ -238,7 +238,7 @@ fn own(identity: &Identity, marks: &Marks, server: &str) -> Result<(), Failure> 
     }
     let message =
         format!("the server {server} is not labelled as machine {:?}; it is left alone", identity.machine);
-    Err(Failure::new(Code::FailedPrecondition, message))
+    Err(Failure::new(Code::InvalidArgument, message))
 }
 
 /// An answer to an order that tells of another server is no answer: what became of the order is not known.

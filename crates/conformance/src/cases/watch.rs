@@ -32,6 +32,7 @@ area!("watch":
     metadata_only,
     metadata_only_bookmark,
     version_too_large_is_an_error,
+    version_in_the_future_tells_nothing,
     version_that_is_no_number_is_refused,
     unsupported_field_is_refused,
     status_changes_are_seen,
@@ -287,6 +288,14 @@ async fn version_too_large_is_an_error(c: Ctx) -> Outcome {
     holds(&format!("{message} tells of both versions"), message.starts_with(&words))?;
     let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
     event.is("/details", json!({"causes": [cause], "retryAfterSeconds": 1}))?;
+    watch.expect_end().await
+}
+
+async fn version_in_the_future_tells_nothing(c: Ctx) -> Outcome {
+    let far = version_of(&c.create(&c.core("secrets"), &secret("a")).await?)? + 1_000_000;
+    let query = format!("secrets?resourceVersion={far}&allowWatchBookmarks=true&timeoutSeconds=4");
+    let mut watch = c.watch(&c.core(&query)).await?;
+    c.create(&c.core("secrets"), &secret("b")).await?;
     watch.expect_end().await
 }
 

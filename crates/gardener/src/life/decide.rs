@@ -250,7 +250,7 @@ fn foreign(id: &ProviderId, identity: &Identity) -> Failure {
     // Without a cluster's name the class counts, too: whoever moved the Machine to another one has to know.
     let of = if domain.is_empty() { format!(" of class {class:?}") } else { String::new() };
     Failure::new(
-        Code::FailedPrecondition,
+        Code::InvalidArgument,
         format!(
             "spec.providerID: the server {id} is not labelled as machine {machine:?}{of} and is left alone: correct the id or remove it"
         ),

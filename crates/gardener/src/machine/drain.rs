@@ -169,11 +169,13 @@ mod tests {
 
     #[test]
     fn a_machine_may_have_limits_of_its_own() {
-        let defaults = Limits::default();
+        let seconds = Duration::from_secs;
+        let defaults = Limits { detach: seconds(7), reattach: seconds(8), ..Limits::default() };
         let of = |configuration: Value| {
             let mut spec = json!({"class": {"kind": "MachineClass", "name": "c"}});
             spec.as_object_mut().unwrap().extend(configuration.as_object().unwrap().clone());
             let limits = limits(&machine(json!({"metadata": {"name": "m"}, "spec": spec})), defaults);
+            assert_eq!((limits.detach, limits.reattach), (seconds(7), seconds(8)), "nothing of these");
             (limits.timeout.as_secs(), limits.evict_retries)
         };
         for (configuration, expected) in [

@@ -2,7 +2,7 @@
 
 use crate::flow::{NAMESPACE, SOON, Stage, machine};
 use hostler_gardener::api::{Machine, Phase};
-use hostler_sim::{Plan, hollow::STOP_AFTER, stackit::Settings};
+use hostler_sim::{Fault, Plan, hollow::STOP_AFTER, stackit::Settings};
 use k8s_openapi::api::{
     core::v1::{Node, Pod},
     policy::v1::PodDisruptionBudget,
@@ -10,7 +10,13 @@ use k8s_openapi::api::{
 };
 use kube::Api;
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 async fn running(seed: u64, machines: &[Value]) -> Stage {
     let mut stage = Stage::new(Plan::seeded(seed), Settings::default()).await;
@@ -30,7 +36,7 @@ async fn run(stage: &mut Stage, machines: &[Value]) {
 }
 
 /// A pod that takes an hour to stop.
-async fn put_a_slow_pod_on(stage: &Stage, node: &str) {
+pub async fn put_a_slow_pod_on(stage: &Stage, node: &str) {
     let pod = json!({"metadata": {"name": format!("slow-{node}"), "labels": {"app": "slow"}, "annotations": {STOP_AFTER: "3600"}},
         "spec": {"nodeName": node, "terminationGracePeriodSeconds": 7200, "containers": [{"name": "c", "image": "i"}]}});
     stage.create(Api::<Pod>::namespaced(stage.admin.clone(), NAMESPACE), pod).await;
@@ -102,6 +108,34 @@ async fn what_holds_a_drain_up_is_written_on_the_machine() {
     assert_eq!(description(&stage, "m-1").await, "Initiate node drain", "it fails no more");
     let told = stage.told("m-1").await;
     assert!(told.iter().any(|text| text == "PodsLeaving: pods are leaving node m-1"), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn attachments_that_cannot_be_deleted_are_told() {
+    let refused = Arc::new(AtomicBool::new(true));
+    let refuses = refused.clone();
+    let plan = Plan::seeded(25).fault_when(move |boundary, _| {
+        let deletion = boundary.verb == "DELETE" && boundary.template.contains("/volumeattachments");
+        let refuses = deletion && boundary.actor == "machine-controller" && refuses.load(Ordering::Relaxed);
+        refuses.then_some(Fault::Answer { status: 403, after_effect: false })
+    });
+    let mut stage = Stage::new(plan, Settings::default()).await;
+    stage.start_controller();
+    run(&mut stage, &[machine("m-1")]).await;
+    let attachment = json!({"metadata": {"name": "csi-1"}, "spec": {"attacher": "x", "nodeName": "m-1",
+        "source": {"persistentVolumeName": "v"}}});
+    stage.create(Api::<VolumeAttachment>::all(stage.admin.clone()), attachment).await;
+    stage.patch(stage.machines(), "m-1", json!({"metadata": {"labels": {"force-deletion": "True"}}})).await;
+    stage.delete_machine("m-1").await;
+    stage.world.run_for(Duration::from_mins(1)).await;
+    let told = stage.told("m-1").await;
+    assert!(
+        told.iter().any(|event| event.starts_with("AttachmentsLeft: VolumeAttachments could not")),
+        "{told:?}"
+    );
+    refused.store(false, Ordering::Relaxed);
+    stage.run_until_gone("m-1", SOON).await.unwrap();
+    assert_eq!(stage.leftovers().await, [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]

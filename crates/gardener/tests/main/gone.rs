@@ -87,6 +87,7 @@ fn other_answers() -> Vec<(&'static str, Answer)> {
         ("a proxy's 404", page(404)),
         ("a gateway's 404", (404, json!({"error": "no route"}).to_string())),
         ("a 404 without a body", (404, String::new())),
+        ("410", own(410)),
         ("a proxy's 410", page(410)),
         ("409", own(409)),
         ("429", own(429)),

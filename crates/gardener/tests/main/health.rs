@@ -41,7 +41,7 @@ async fn running(plan: Plan, names: &[&str], spec: Value, labels: Value) -> Stag
 }
 
 /// The kubelet is not heard of any more, and somebody else says this about its node.
-async fn say(stage: &Stage, node: &str, kind: &str, status: &str) {
+pub async fn say(stage: &Stage, node: &str, kind: &str, status: &str) {
     stage.nodes.silence(node);
     stage.world.run_for(Duration::from_secs(1)).await;
     let patch = json!({"status": {"conditions": [{"type": kind, "status": status, "reason": "Test"}]}});
@@ -49,7 +49,7 @@ async fn say(stage: &Stage, node: &str, kind: &str, status: &str) {
     nodes.patch_status(node, &PatchParams::default(), &Patch::Strategic(patch)).await.unwrap();
 }
 
-async fn phase(stage: &Stage, name: &str) -> Phase {
+pub async fn phase(stage: &Stage, name: &str) -> Phase {
     let machines = Api::<Machine>::namespaced(stage.admin.clone(), NAMESPACE);
     machines.get(name).await.unwrap().status.unwrap_or_default().current_status.phase
 }

@@ -12,8 +12,8 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 use std::{path::Path, time::Duration};
 
-const CANDIDATE: &str = "node.machine.sapcloud.io/candidate-for-update";
-const SELECTED: &str = "node.machine.sapcloud.io/selected-for-update";
+pub const CANDIDATE: &str = "node.machine.sapcloud.io/candidate-for-update";
+pub const SELECTED: &str = "node.machine.sapcloud.io/selected-for-update";
 const RESULT: &str = "node.machine.sapcloud.io/update-result";
 
 async fn running(plan: Plan, settings: AgentSettings) -> Result<(Stage, Agents), String> {
@@ -26,7 +26,7 @@ async fn running(plan: Plan, settings: AgentSettings) -> Result<(Stage, Agents),
     Ok((stage, agents))
 }
 
-async fn label(stage: &Stage, label: &str) {
+pub async fn label(stage: &Stage, label: &str) {
     let nodes = Api::<Node>::all(stage.user.clone());
     stage.patch(nodes, "m-2", json!({"metadata": {"labels": {label: "true"}}})).await;
 }

@@ -5,8 +5,13 @@ use crate::{
     crowd_sweep::{committed, passed},
     flow::{CLUSTER, LONG, NAMESPACE, OTHER_CLUSTER, PROJECT, REGION, SOON, Stage, class, secret},
 };
+use hostler_base::{Body, BoxError, Transport, transport};
 use hostler_gardener::{Options, OrphanOptions, api::Machine};
-use hostler_sim::{Boundary, Break, Class, Fault, Finished, Plan, Sweep, stackit::Settings};
+use hostler_sim::{
+    Boundary, Break, Class, Fault, Finished, Plan, Sweep,
+    stackit::{Fault as Refusal, Settings, Stackit},
+};
+use http::{Method, Request, Response};
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams},
@@ -334,6 +339,64 @@ async fn a_class_stays_while_nobody_can_tell_whether_servers_are_left() {
     assert!(scene.stage.classes().get_opt("large").await.unwrap().is_some());
     let told = scene.stage.told("large").await;
     assert!(told.iter().any(|event| event.starts_with("ServersUnknown")), "{told:?}");
+}
+
+/// The way to the cloud, on which whoever asks for this server is told other labels of it than lists tell.
+fn with_other_labels(cloud: &Stackit, server: String, labels: Value) -> Transport {
+    let cloud = cloud.transport();
+    transport::from_service(tower::service_fn(move |request: Request<Body>| {
+        let asked = *request.method() == Method::GET && request.uri().path().ends_with(&server);
+        let (labels, call) = (labels.clone(), transport::exchange(&cloud, request, 1 << 20));
+        async move {
+            let (head, body) = call.await?.into_parts();
+            if !asked {
+                return Ok::<_, BoxError>(Response::from_parts(head, transport::full(body)));
+            }
+            let mut told: Value = serde_json::from_slice(&body)?;
+            told["labels"] = labels;
+            Ok(Response::new(transport::full(told.to_string())))
+        }
+    }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orphan_that_shows_other_labels_to_who_asks_is_none() {
+    let label = |machine: &str, class: &str, cluster: &str| {
+        json!({"kubernetes.io/machine": machine, "kubernetes.io/machineclass": class,
+            "kubernetes.io/cluster": cluster})
+    };
+    for (labels, goes) in [
+        (label("lost-1", "small", CLUSTER), true),
+        (label("lost-1", "small", OTHER_CLUSTER), false),
+        (label("lost-1", "large", CLUSTER), false),
+        (label("m-1", "small", CLUSTER), false),
+        (json!({}), false),
+        (Value::Null, false),
+    ] {
+        let mut scene = Scene::new(Plan::seeded(14), Settings::default()).await;
+        let lost = plant(&scene.stage, "lost-1", "small", CLUSTER);
+        let way = with_other_labels(&scene.stage.cloud, lost.clone(), labels.clone());
+        scene.stage.world.add_server("stackit", Stackit::paths(), way);
+        scene.stage.start_controller();
+        scene.stage.world.run_for(Duration::from_hours(1)).await;
+        assert_eq!(scene.has(&lost), !goes, "{labels}");
+        assert_eq!(scene.stage.cloud.calls().contains_key("DeleteServer"), goes, "{labels}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orphan_that_cannot_be_deleted_is_told_and_tried_again() {
+    let mut scene = Scene::new(Plan::seeded(15), Settings::default()).await;
+    scene.stage.cloud.add_fault(Refusal::on("DeleteServer").status(403)).unwrap();
+    let lost = plant(&scene.stage, "lost-1", "small", CLUSTER);
+    scene.stage.start_controller();
+    scene.stage.world.run_for(LONG).await;
+    let told = scene.stage.told("small").await;
+    let stays = format!("OrphanStays: the orphaned server stackit://{PROJECT}/{lost} could not be deleted: ");
+    assert!(told.iter().any(|event| event.starts_with(&stays)), "{told:#?}");
+    assert!(scene.has(&lost));
+    scene.stage.cloud.clear_faults();
+    scene.run_until_gone(&lost, LONG).await.unwrap();
 }
 
 /// The calls that collection makes or depends on; what else the controller does is broken elsewhere.

@@ -307,7 +307,7 @@ async fn somebody_elses_server_is_left_alone_whatever_our_machine_says() {
     assert_eq!(ours(&stage.cloud.servers()).count(), 0, "another server was ordered");
     let seen = stage.machines().get("m-1").await.unwrap();
     assert_eq!(seen.metadata.labels, None, "adopted");
-    assert_eq!(seen.status.unwrap().last_operation.error_code, "FailedPrecondition");
+    assert_eq!(seen.status.unwrap().last_operation.error_code, "InvalidArgument");
 
     // Its node has the name of our machine.
     let nodes = Api::<Node>::all(stage.admin.clone());

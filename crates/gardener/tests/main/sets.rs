@@ -417,6 +417,9 @@ async fn a_set_with_far_too_many_machines_is_frozen() {
     }
     let thawed = async || !frozen().await && machines(&admin).await.len() == 1;
     world.run_until("a machine is made again", SOON, thawed).await.unwrap();
+    world.run_for(Duration::from_secs(2)).await;
+    let events = api::<Event>(&admin).list(&ListParams::default()).await.unwrap().items;
+    assert!(events.iter().any(|event| event.reason.as_deref() == Some("UnfrozeMachineSet")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -446,6 +449,9 @@ async fn metrics_tell_of_sets_and_deployments_and_forget_them() {
     let names = "name=\"d\",namespace=\"shoot\"";
     for line in [
         "mcm_machine_set_items_total 1".to_owned(),
+        "mcm_workqueue_adds_total{name=\"machineset\"}".to_owned(),
+        "mcm_workqueue_adds_total{name=\"machinedeployment\"}".to_owned(),
+        "mcm_workqueue_adds_total{name=\"machinesafetyovershooting\"}".to_owned(),
         "mcm_machine_set_status_replicas{".to_owned(),
         "mcm_machine_set_status_available_replicas{".to_owned(),
         "mcm_machine_set_status_fully_labelled_replicas{".to_owned(),

@@ -259,6 +259,72 @@ fn a_simulated_stackit_is_served_alone() {
 }
 
 #[test]
+fn a_simulated_stackit_fails_as_its_flags_say_and_has_what_its_catalogue_says() {
+    let directory = Directory::new();
+    let catalogue = directory.file("catalogue.json");
+    let id = "11111111-2222-4333-8444-555555555555";
+    let known = json!({"machineTypes": [{"name": "c2i.2", "vcpus": 2, "ram": 4096}],
+        "images": {id: "Linux"}, "networks": {id: "net"}});
+    fs::write(&catalogue, known.to_string()).unwrap();
+    let flags = [
+        "--fault",
+        "CreateServer answer=dropped after=true times=1",
+        "--fault",
+        "ListServers status=429 retryAfter=5 times=1",
+        "--seed=7",
+        "--set",
+        r#"errors={"m":"it is broken"}"#,
+        "--set",
+        "bootTime=0",
+        "--catalogue",
+        catalogue.to_str().unwrap(),
+    ];
+    let order = |machine_type: &str| {
+        json!({"name": "m", "machineType": machine_type, "networking": {"networkId": id},
+            "bootVolume": {"size": 10, "source": {"type": "image", "id": id}}})
+        .to_string()
+    };
+    // By the same seed the server has the same id in another process.
+    let ids: Vec<String> = (0..2)
+        .map(|_| {
+            let (_process, address) = sim(&directory, &flags);
+            let ask = |request: &str, body: &str| answer(&address, &format!("{request} {SERVERS}"), body);
+            assert_eq!(ask("POST", &order("c2i.2")), "", "the answer is dropped");
+            let busy = ask("GET", "");
+            assert!(busy.starts_with("HTTP/1.1 429") && busy.contains("retry-after: 5"), "{busy}");
+            let listed = ask("GET", "");
+            let (_, body) = listed.split_once("\r\n\r\n").unwrap();
+            let listed: Value = serde_json::from_str(body).unwrap();
+            assert_eq!(listed["items"].as_array().map(Vec::len), Some(1), "and it took effect: {listed}");
+            assert_eq!(listed["items"][0]["status"], "ERROR", "{listed}");
+            let unknown = ask("POST", &order("c9.nothing"));
+            assert!(unknown.contains("c9.nothing") && !unknown.starts_with("HTTP/1.1 2"), "{unknown}");
+            listed["items"][0]["id"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(ids[0], ids[1]);
+}
+
+#[test]
+fn a_simulated_stackit_refuses_flags_that_it_does_not_understand() {
+    let directory = Directory::new();
+    let broken = directory.file("broken.json");
+    fs::write(&broken, "[]").unwrap();
+    for (flags, expected) in [
+        (["--set", "listLagg=10"], "--set listLagg=10: "),
+        (["--set", "listLag=long"], "--set listLag=long: "),
+        (["--catalogue", "/nowhere"], "--catalogue: /nowhere cannot be read"),
+        (["--catalogue", broken.to_str().unwrap()], "--catalogue: "),
+        (["--fault", "CreateSerfer status=500"], "--fault: "),
+    ] {
+        let mut command = hostler(&["sim", "stackit", "--listen", "127.0.0.1:0"]);
+        command.args(flags);
+        let said = refusal(&directory, command);
+        assert!(said.starts_with(expected), "{flags:?}: {said}");
+    }
+}
+
+#[test]
 fn a_production_build_has_nothing_of_the_yard_in_it() {
     let tree = |more: &[&str]| {
         let output = Command::new(env!("CARGO"))

@@ -236,14 +236,29 @@ async fn the_cloud_is_trusted_by_the_files_and_directories_of_the_container() {
         println!("SKIPPED: files cannot be mounted here");
         return;
     }
-    mount.arg(bare.get_program()).args(bare.get_args());
-    for (name, value) in bare.get_envs() {
+    in_its_place(&mut mount, &bare);
+    Case::start(&playground, &cloud, "by-place", mount).await.orders().await;
+
+    // Who names a file of others all the same trusts what is mounted.
+    let mut beside = Command::new("unshare");
+    beside.args(["--map-root-user", "--mount", "sh", "-c", script]).arg(&mounted);
+    let mut named = controller(&playground.kubeconfig, &cloud, "localhost");
+    let others = directory.file("others.pem");
+    fs::write(&others, certificates().0).unwrap();
+    named.env("SSL_CERT_FILE", &others);
+    in_its_place(&mut beside, &named);
+    Case::start(&playground, &cloud, "beside", beside).await.orders().await;
+}
+
+/// Lets one command start another one, with its arguments and variables.
+fn in_its_place(outer: &mut Command, inner: &Command) {
+    outer.arg(inner.get_program()).args(inner.get_args());
+    for (name, value) in inner.get_envs() {
         match value {
-            Some(value) => mount.env(name, value),
-            None => mount.env_remove(name),
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
         };
     }
-    Case::start(&playground, &cloud, "by-place", mount).await.orders().await;
 }
 
 #[tokio::test]

@@ -27,6 +27,9 @@ const WANTED: &str = "drain.test/wanted";
 const FORCE: &str = "drain.test/force";
 /// How long it may take, in seconds.
 const TIMEOUT: &str = "drain.test/timeout";
+/// How long volumes may stay attached, and how long to wait until they are attached elsewhere, in seconds.
+pub const DETACH: &str = "drain.test/detach";
+pub const REATTACH: &str = "drain.test/reattach";
 /// After that its attachments are deleted.
 const CLEAR: &str = "drain.test/clear";
 /// What came of it.
@@ -277,13 +280,20 @@ impl Controller {
     fn order(node: &Node) -> Option<Order> {
         let read = |key: &str| node.annotations().get(key);
         let since: Timestamp = read(WANTED)?.parse().ok()?;
-        let timeout = read(TIMEOUT)?.parse().ok()?;
+        let seconds = |key: &str| Some(Duration::from_secs(read(key)?.parse().ok()?));
+        let defaults = Limits::default();
+        let limits = Limits {
+            timeout: seconds(TIMEOUT)?,
+            detach: seconds(DETACH).unwrap_or(defaults.detach),
+            reattach: seconds(REATTACH).unwrap_or(defaults.reattach),
+            ..defaults
+        };
         Some(Order {
             key: Key::of(node),
             node: node.name_any(),
             is_meant: Arc::new(|_| true),
             since,
-            limits: Limits { timeout: Duration::from_secs(timeout), ..Limits::default() },
+            limits,
             force: read(FORCE).is_some(),
             mark: Some(("ScaleDown", "it is drained")),
             volumes: None,

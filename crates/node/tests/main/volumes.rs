@@ -1,4 +1,4 @@
-use crate::stage::{Stage, deployment, is_ready, stateful_set};
+use crate::stage::{DETACH, REATTACH, Stage, deployment, is_ready, stateful_set};
 use hostler_sim::{
     Fault, Plan,
     csi::{CsiSettings, Moved},
@@ -97,6 +97,33 @@ async fn a_volume_that_nobody_attaches_again_is_waited_for_a_while_only() {
     let took = stage.world.clock().now().duration_since(began).as_secs();
     // Each of the three takes 90 s and a little.
     assert!((270..330).contains(&took), "{took} s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn volumes_are_waited_for_as_long_as_the_limits_say() {
+    for (seconds, expected) in [(10, 30..60), (40, 120..160)] {
+        let mut stage = all_on_one(Plan::seeded(2), CsiSettings::default()).await;
+        cordon(&stage, "two", true).await;
+        stage.annotate("one", &[(REATTACH, &seconds.to_string())]).await;
+        stage.order("one").await;
+        let began = stage.world.clock().now();
+        assert_eq!(stage.until_done("one").await, "drained");
+        let took = stage.world.clock().now().duration_since(began).as_secs();
+        assert!(expected.contains(&took), "reattach {seconds} s: {took} s");
+    }
+    for (seconds, expected) in [(20, 1), (300, 0)] {
+        let mut stage = all_on_one(Plan::seeded(3), CsiSettings::default()).await;
+        let stuck = volume_of(&stage, "data-db-0").await;
+        stage.csi.hold_on(&stuck);
+        stage.annotate("one", &[(DETACH, &seconds.to_string())]).await;
+        stage.order("one").await;
+        let waits = async |stage: &Stage| stage.waits("one").await.starts_with("VolumesDetaching");
+        stage.until("it is waited for", waits).await;
+        // The grace period of a pod comes before it.
+        stage.world.run_for(Duration::from_secs(100)).await;
+        let next = stage.calls("POST", "/eviction") - 1;
+        assert_eq!(next.min(1), expected, "detach {seconds} s");
+    }
 }
 
 #[tokio::test(start_paused = true)]

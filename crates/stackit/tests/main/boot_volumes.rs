@@ -124,7 +124,7 @@ async fn a_server_that_never_ran_is_deleted_and_its_volume_after_it() {
         // Nobody but its own machine has it deleted.
         let other = order_of("m-2", &more);
         let failure = fresh.delete(&other, id).await.unwrap_err();
-        assert_eq!((failure.code, stage.calls("DeleteVolume")), (Code::FailedPrecondition, 0));
+        assert_eq!((failure.code, stage.calls("DeleteVolume")), (Code::InvalidArgument, 0));
         assert_eq!(fresh.delete(&order, id).await, Ok(Deletion::Ordered));
         stage.clock.sleep(Duration::from_secs(11)).await;
         let left: Vec<String> = stage.cloud.volumes().into_iter().map(|volume| volume.id).collect();

@@ -165,7 +165,7 @@ async fn a_server_is_found_by_its_labels_and_by_nothing_else() {
             if *ours {
                 assert_eq!(deleted, Ok(Deletion::Ordered), "{what}");
             } else {
-                assert_eq!(deleted.unwrap_err().code, Code::FailedPrecondition, "{what}");
+                assert_eq!(deleted.unwrap_err().code, Code::InvalidArgument, "{what}");
                 assert_eq!(stage.calls("DeleteServer"), 0, "{what}");
             }
             assert_eq!(stage.cloud.servers()[0].status == "DELETING", *ours, "{what}");
@@ -211,7 +211,7 @@ async fn without_a_cluster_label_the_class_decides() {
         match deleted {
             Ok(deletion) => assert_eq!((deletion, ours), (Deletion::Ordered, true), "{class:?}"),
             Err(failure) => {
-                assert_eq!((failure.code, ours), (Code::FailedPrecondition, false), "{class:?}");
+                assert_eq!((failure.code, ours), (Code::InvalidArgument, false), "{class:?}");
             }
         }
     }
@@ -392,7 +392,7 @@ async fn a_server_of_somebody_else_is_not_settled() {
     stage.clock.sleep(Duration::from_secs(10)).await;
     let machine = stage.ask(&order.identity, &stackit_id(&server)).await.unwrap();
     let failure = stage.driver.settle(&order, &machine).await.unwrap_err();
-    assert_eq!(failure.code, Code::FailedPrecondition);
+    assert_eq!(failure.code, Code::InvalidArgument);
     assert_eq!(stage.calls("UpdateNic") + stage.calls("UpdateAttachedVolume"), 0);
 }
 
