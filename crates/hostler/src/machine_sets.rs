@@ -1,7 +1,7 @@
 //! The controllers of MachineSets and MachineDeployments, for where Gardener's own manager does not run. They work only
 //! while this process holds that one's lease, so the two never work at once.
 
-use crate::{arguments::go_bool, kubeconfig::Cluster};
+use crate::{arguments::go_bool, kubeconfig::Cluster, machine_controller::user_agent};
 use anyhow::bail;
 use clap::{ArgAction, Args};
 use hostler_base::{Chance, GoDuration};
@@ -60,7 +60,8 @@ pub async fn lead(place: Place, stop: CancellationToken) -> anyhow::Result<()> {
     let lease = LeaseOptions { name: LEASE.to_owned(), ..lease };
     let instance = lease.identity.clone();
     let stack = StackOptions { server: Some(control.address), ..stack };
-    let client = kube_client(control.for_leases, &stack, &namespace);
+    let for_leases = StackOptions { user_agent: user_agent("machine-leader-election"), ..stack.clone() };
+    let client = kube_client(control.for_leases, &for_leases, &namespace);
     let election = Election::new(client, lease, clock.clone(), &chance, metrics.clone());
     let fenced = StackOptions { fence: election.fence(), ..stack };
     let in_target = StackOptions { server: Some(target.address), ..fenced.clone() };

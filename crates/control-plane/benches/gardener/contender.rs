@@ -22,6 +22,15 @@ impl Contender {
         }
     }
 
+    /// How many machines it drains at once at most.
+    pub fn drains_at_once(self) -> usize {
+        match self {
+            Self::Hostler => usize::MAX,
+            // It has so many workers for everything.
+            Self::Go => 50,
+        }
+    }
+
     /// With the arguments that Gardener gives it.
     pub fn program(
         self,

@@ -104,7 +104,7 @@ async fn measure(contender: Contender, options: &Options) -> anyhow::Result<Figu
     let waits = if options.drains == 0 {
         None
     } else {
-        Some(slow_drains::measure(&mut stage, options.drains).await?)
+        Some(slow_drains::measure(&mut stage, options.drains, contender.drains_at_once()).await?)
     };
     stage.stop().await?;
     Ok(Figures {

@@ -14,8 +14,6 @@ use std::{
 };
 
 const AT_ONCE: usize = 16;
-/// So many drains at once are enough: Gardener's controllers have 50 workers for them.
-const ENOUGH: usize = 50;
 /// One is not enough: whether the second slowest of a hundred waits for one look at the cloud more is chance.
 const ROUNDS: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -40,7 +38,9 @@ impl fmt::Display for Waits {
 }
 
 /// Makes so many Machines, alone and while as many others wait for a pod that does not end, several times each.
-pub async fn measure(stage: &mut Stage, count: usize) -> anyhow::Result<Waits> {
+///
+/// `at_once` is how many drains the contender can do at once: then the Machines beside them are made.
+pub async fn measure(stage: &mut Stage, count: usize, at_once: usize) -> anyhow::Result<Waits> {
     let slow = names("slow", count);
     let undisturbed = rounds(stage, "alone", count).await?;
     stage.make(&slow).await?;
@@ -55,7 +55,7 @@ pub async fn measure(stage: &mut Stage, count: usize) -> anyhow::Result<Waits> {
     });
     stream::iter(calls).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
     stage.ask_to_go(&slow).await?;
-    let draining = wait_for_drains(&pods, count).await?;
+    let draining = wait_for_drains(&pods, count.min(at_once)).await?;
     let disturbed = rounds(stage, "beside", count).await?;
     let calls = slow.iter().map(|name| async {
         pods.delete(name, &DeleteParams::default().grace_period(0)).await?;
@@ -88,7 +88,7 @@ async fn wait_for_drains(pods: &Api<Pod>, count: usize) -> anyhow::Result<usize>
     loop {
         let listed = pods.list(&ListParams::default()).await?;
         let leaving = listed.items.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()).count();
-        if leaving >= count.min(ENOUGH) {
+        if leaving >= count {
             return Ok(leaving);
         }
         anyhow::ensure!(start.elapsed() < PATIENCE, "only {leaving} of {count} drains have begun");

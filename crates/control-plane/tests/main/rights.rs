@@ -339,10 +339,9 @@ async fn the_machine_controller_needs_no_more_and_no_less_than_it_is_given() {
     let forbidden = live(&mut stage, manifests(DEPLOYED)).await;
     assert_eq!(forbidden, [""; 0], "deploy/gardener does not allow what the controller does");
     let mut unused: BTreeSet<_> = allowed(&manifests(DEPLOYED)).difference(&done(&stage)).cloned().collect();
-    // An event is changed only if it comes again, a Machine is read only if it was not just written, and a Node only
-    // if no watch has shown it.
+    // An event is changed only if it comes again, and a Node is read only if no watch has shown it.
     unused.retain(|(_, _, resource, verb)| {
-        !matches!((verb.as_str(), resource.as_str()), ("patch", "events") | ("get", "machines" | "nodes"))
+        !matches!((verb.as_str(), resource.as_str()), ("patch", "events") | ("get", "nodes"))
     });
     assert_eq!(unused, BTreeSet::new(), "deploy/gardener allows what the controller never does");
     stage.world.stop().await;

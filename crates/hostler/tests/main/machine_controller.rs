@@ -7,9 +7,11 @@ use crate::{
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use std::{
+    collections::BTreeMap,
     io::{Read, Write},
     net::{TcpListener, TcpStream},
     path::PathBuf,
+    sync::{Arc, Mutex},
 };
 
 #[test]
@@ -102,6 +104,63 @@ async fn one_leads_is_ready_and_gives_its_lease_back() {
 
 /// A server that takes calls and never answers.
 struct Mute(std::net::SocketAddr);
+
+/// A server that refuses every call, and what each path was asked by.
+fn busy() -> (Mute, Arc<Mutex<BTreeMap<String, String>>>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked: Arc<Mutex<BTreeMap<String, String>>> = Arc::default();
+    let noted = asked.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { continue };
+            let noted = noted.clone();
+            std::thread::spawn(move || {
+                let mut head = Vec::new();
+                let mut byte = [0];
+                while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|count| count == 1) {
+                    head.push(byte[0]);
+                }
+                let head = String::from_utf8_lossy(&head).into_owned();
+                let path = head.split([' ', '?']).nth(1).unwrap_or_default().to_owned();
+                let agent = head.lines().find_map(|line| line.strip_prefix("user-agent: "));
+                noted.lock().unwrap().insert(path, agent.unwrap_or_default().to_owned());
+                let _ = stream.write_all(
+                    b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+                );
+            });
+        }
+    });
+    (Mute(address), asked)
+}
+
+#[test]
+fn it_introduces_itself_and_warns_of_what_it_has_not() {
+    let directory = Directory::new();
+    let (server, asked) = busy();
+    let kubeconfig = server.kubeconfig(&directory);
+    let agent_of = |ends: &str| {
+        let asked = asked.lock().unwrap();
+        asked.iter().find(|(path, _)| path.ends_with(ends)).map(|(_, agent)| agent.clone())
+    };
+    for (name, elects, path, part) in [
+        ("waits", "true", "/leases/machine-controller", "machine-leader-election"),
+        ("works", "false", "/machines", "machine-controller"),
+    ] {
+        let mut command = hostler(&["machine-controller", "--address=127.0.0.1", "--port=0", "--profiling"]);
+        command.args(["--contention-profiling", "--vmodule=controller=4"]);
+        command.arg(format!("--leader-elect={elects}")).arg("--target-kubeconfig").arg(&kubeconfig);
+        let mut process = Process::start(&directory, name, command);
+        port_of(&mut process);
+        let agent = wait_for("it asks", || agent_of(path));
+        assert_eq!(agent, format!("hostler/{} {part}", env!("CARGO_PKG_VERSION")));
+        for warning in
+            ["--profiling: there are no profiles of Go's kind", "--vmodule names files of other sources"]
+        {
+            assert!(process.stderr().contains(warning), "{}", process.stderr());
+        }
+    }
+}
 
 impl Mute {
     fn start() -> Self {
