@@ -142,6 +142,45 @@ mod tests {
         }
     }
 
+    /// Status codes in a text; a whole class of them stands for two of it.
+    fn statuses(text: &str) -> Vec<u16> {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+        words
+            .flat_map(|word| match word {
+                "5xx" => vec![500, 503],
+                number => number.parse().into_iter().collect(),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_page_for_operators_says_the_same() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/gardener.md"));
+        let page = page.unwrap();
+        let (_, table) = page.split_once("| answer of the cloud | code |").unwrap();
+        let mut compared = 0;
+        for row in table.lines().skip(2).take_while(|line| line.starts_with('|')) {
+            let (answer, codes) = row.trim_matches('|').split_once('|').unwrap();
+            let body = if answer.contains("of anything else") { PAGE } else { OWN };
+            let mut told = codes.split('`').skip(1).step_by(2);
+            let usual = told.next().unwrap();
+            // A row may be about orders only, or have another word for them.
+            let (of_reads, of_orders) = match told.next() {
+                Some(of_orders) => (Some(usual), of_orders),
+                None if answer.contains("order") => (None, usual),
+                None => (Some(usual), usual),
+            };
+            for status in statuses(answer) {
+                let status = StatusCode::from_u16(status).unwrap();
+                let code = |purpose| format!("{:?}", failure_of(purpose, status, body.as_bytes()).code);
+                assert_eq!(code(Purpose::Create), of_orders, "{row}");
+                assert_eq!(of_reads.unwrap_or(&code(Purpose::Read)), code(Purpose::Read), "{row}");
+                compared += 1;
+            }
+        }
+        assert!(compared >= 20, "{compared}");
+    }
+
     #[test]
     fn words_about_room_count_however_far_down_they_stand() {
         let far = format!("{}No valid host was found", "x".repeat(1000));
