@@ -240,8 +240,6 @@ fn start_stackit(world: &mut World, nodes: HollowNodes) -> Stackit {
         boot_time: Duration::from_millis(500),
         delete_time: Duration::from_millis(500),
         join_time: Duration::from_millis(250),
-        // Whoever tries things out need not know of tokens.
-        joins_without_token: true,
         ..Settings::default()
     };
     let cloud = Stackit::new(settings, world.clock().clone(), world.chance(controllers::STACKIT));

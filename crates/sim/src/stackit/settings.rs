@@ -117,7 +117,7 @@ impl Default for Settings {
             catalogue: None,
             region_of_v1: "eu01".to_owned(),
             join_time: Duration::from_secs(1),
-            joins_without_token: true,
+            joins_without_token: false,
             other_clusters: BTreeSet::new(),
             consoles: BTreeMap::new(),
             without_id: BTreeSet::new(),
