@@ -4,6 +4,7 @@ use crate::{
     stage::{Directory, PATIENCE, hostler, store, supervisor},
     supervision::{processes, wait_for},
 };
+use hostler_base::GoDuration;
 use hostler_control_plane::{catalogue, free_port};
 use serde_json::Value;
 use std::{
@@ -41,6 +42,71 @@ fn everything_that_can_be_built_is_built_and_starts() {
         let (stdout, stderr) = said(&output);
         assert!(format!("{stdout}{stderr}").contains("Usage"), "{}: {output:?}", binary.name);
     }
+}
+
+/// A flag as a help text tells of it.
+#[derive(Debug)]
+struct Flag {
+    name: String,
+    default: Option<String>,
+}
+
+/// The flags of a help text: a line that begins with the name, and a default in brackets before the next one.
+fn flags(help: &str, default: (&str, char)) -> Vec<Flag> {
+    let mut all: Vec<Flag> = Vec::new();
+    for line in help.lines() {
+        let first = line.split_whitespace().find(|word| !word.ends_with(','));
+        if let Some(name) = first.and_then(|word| word.strip_prefix("--")) {
+            let end = name.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_'));
+            let name = name[..end.unwrap_or(name.len())].to_owned();
+            all.push(Flag { name, default: None });
+        }
+        let value = line.rsplit_once(default.0).and_then(|(_, rest)| rest.split_once(default.1));
+        if let (Some((value, _)), Some(flag)) = (value, all.last_mut()) {
+            flag.default = Some(value.trim_matches('"').to_owned());
+        }
+    }
+    all
+}
+
+/// Durations are written in more than one way.
+fn same(one: &str, other: &str) -> bool {
+    let duration = |text: &str| text.parse::<GoDuration>().ok().map(|duration| duration.0);
+    one == other || duration(one).is_some_and(|parsed| duration(other) == Some(parsed))
+}
+
+#[test]
+fn hostler_takes_every_flag_of_the_go_program_and_has_its_defaults() {
+    let output =
+        Command::new(store().path(&catalogue::STACKIT_MACHINE_CONTROLLER)).arg("--help").output().unwrap();
+    let (stdout, stderr) = said(&output);
+    let theirs = flags(&format!("{stdout}{stderr}"), ("(default ", ')'));
+    assert!(theirs.len() > 30, "{theirs:?}");
+    let output = Command::new(hostler()).args(["machine-controller", "--help"]).output().unwrap();
+    let ours = flags(&said(&output).0, ("[default: ", ']'));
+    let mut arguments = vec!["machine-controller".to_owned()];
+    let mut compared = 0;
+    for flag in &theirs {
+        if let Some(default) = &flag.default {
+            arguments.push(format!("--{}={default}", flag.name));
+        }
+        let own = ours.iter().find(|own| own.name == flag.name).and_then(|own| own.default.as_ref());
+        if let (Some(own), Some(default)) = (own, &flag.default) {
+            assert!(same(own, default), "--{}: {own} and not {default}", flag.name);
+            compared += 1;
+        }
+    }
+    assert!(compared > 20, "{compared} defaults: {theirs:?} {ours:?}");
+    // Those that have no default to be given with.
+    for flag in theirs.iter().filter(|flag| flag.default.is_none() && flag.name != "help") {
+        let output =
+            Command::new(hostler()).args(["machine-controller", &format!("--{}=", flag.name)]).output();
+        let (_, stderr) = said(&output.unwrap());
+        assert!(!stderr.contains("unexpected argument"), "--{}: {stderr}", flag.name);
+    }
+    arguments.extend(["--control-kubeconfig=/nowhere", "--target-kubeconfig=/nowhere"].map(str::to_owned));
+    let (_, stderr) = said(&Command::new(hostler()).args(&arguments).output().unwrap());
+    assert!(stderr.contains("/nowhere is no kubeconfig"), "{arguments:?}: {stderr}");
 }
 
 #[test]
