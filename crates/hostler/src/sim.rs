@@ -5,6 +5,8 @@ use anyhow::{Context, anyhow};
 use clap::{Args, Subcommand};
 use hostler_base::{Chance, Clock};
 use hostler_sim::stackit::{Catalogue, Fault, Settings, Stackit};
+use serde::Deserialize;
+use serde_json::Value;
 use std::{
     fs,
     io::{self, Write},
@@ -43,8 +45,11 @@ impl Options {
         if let Some(path) = &self.catalogue {
             let text = fs::read_to_string(path)
                 .with_context(|| format!("--catalogue: {} cannot be read", path.display()))?;
-            let catalogue: Catalogue = serde_json::from_str(&text)
-                .with_context(|| format!("--catalogue: {} is no catalogue", path.display()))?;
+            let no_catalogue = || format!("--catalogue: {} is no catalogue", path.display());
+            // A list would be taken for the fields in their order.
+            let fields: serde_json::Map<String, Value> =
+                serde_json::from_str(&text).with_context(no_catalogue)?;
+            let catalogue = Catalogue::deserialize(Value::Object(fields)).with_context(no_catalogue)?;
             settings.catalogue = Some(catalogue);
         }
         for text in &self.set {

@@ -106,7 +106,7 @@ async fn a_pod_that_budgets_hold_back_is_deleted_after_so_many_tries() {
     for (retries, expected) in [(3, true), (30, false)] {
         let mut options = Options::default();
         options.drain.evict_retries = retries;
-        let mut stage = running(475, &options).await;
+        let stage = running(475, &options).await;
         let budgets = Api::<PodDisruptionBudget>::namespaced(stage.admin.clone(), NAMESPACE);
         let nobody = json!({"metadata": {"name": "none"}, "spec": {"minAvailable": "100%",
             "selector": {"matchLabels": {"app": "web"}}}});

@@ -117,7 +117,7 @@ async fn a_server_of_another_program_is_deleted_where_it_was_at_first_sight() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_without_a_cluster_is_the_machines_whose_id_names_it_and_nobody_elses() {
-    let mut stage = Stage::new(Plan::seeded(32), Settings::default()).await;
+    let mut stage = Stage::new(Plan::seeded(32), open_to_all()).await;
     stage.start_controller();
     stage.create_class_and_secret().await;
     // What is still to be done to its server: its boot volume shall go with it.
@@ -188,7 +188,7 @@ async fn an_id_that_cannot_be_meant_is_told_and_nothing_is_done_until_it_is_corr
     for deleting in [false, true] {
         for wrong in &wrong {
             let case = format!("{wrong}, deleting {deleting}");
-            let mut stage = Stage::new(Plan::seeded(33), Settings::default()).await;
+            let mut stage = Stage::new(Plan::seeded(33), open_to_all()).await;
             stage.create_class_and_secret().await;
             let mut odd = machine("m-2");
             odd["metadata"]["finalizers"] = json!([FINALIZER]);
@@ -522,7 +522,7 @@ fn states_of_go() -> [Option<Value>; 4] {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_another_program_has_just_ordered_is_not_ordered_again() {
     for (number, status) in states_of_go().into_iter().enumerate() {
-        let lag = Settings { list_lag: Duration::from_secs(25), ..Settings::default() };
+        let lag = Settings { list_lag: Duration::from_secs(25), ..open_to_all() };
         let mut stage = Stage::new(Plan::seeded(30 + number as u64), lag).await;
         stage.create_class_and_secret().await;
         begun_by_go(&stage, "m-2", status.clone()).await;
@@ -548,7 +548,7 @@ async fn a_machine_that_another_program_has_begun_with_goes_with_the_server_it_m
     for (number, status) in states_of_go().into_iter().enumerate() {
         for class_is_there in [true, false] {
             let case = format!("{status:?}, class {class_is_there}");
-            let lag = Settings { list_lag: Duration::from_secs(25), ..Settings::default() };
+            let lag = Settings { list_lag: Duration::from_secs(25), ..open_to_all() };
             let mut stage = Stage::new(Plan::seeded(34 + number as u64), lag).await;
             begun_by_go(&stage, "m-2", status.clone()).await;
             plant(&stage, "m-2", "small", CLUSTER);

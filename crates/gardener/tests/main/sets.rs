@@ -425,7 +425,7 @@ async fn a_set_with_far_too_many_machines_is_frozen() {
 #[tokio::test(start_paused = true)]
 async fn metrics_tell_of_sets_and_deployments_and_forget_them() {
     let mut world = puppet_world(Plan::seeded(36)).await;
-    let (admin, metrics) = (world.client(), Metrics::new());
+    let (admin, metrics) = (world.client(), hostler_gardener::metrics());
     let parts = SetParts {
         control: admin.clone(),
         namespace: NAMESPACE.to_owned(),

@@ -315,13 +315,16 @@ fn a_simulated_stackit_refuses_flags_that_it_does_not_understand() {
         (["--set", "listLag=long"], "--set listLag=long: "),
         (["--catalogue", "/nowhere"], "--catalogue: /nowhere cannot be read"),
         (["--catalogue", broken.to_str().unwrap()], "--catalogue: "),
-        (["--fault", "CreateSerfer status=500"], "--fault: "),
     ] {
         let mut command = hostler(&["sim", "stackit", "--listen", "127.0.0.1:0"]);
         command.args(flags);
         let said = refusal(&directory, command);
         assert!(said.starts_with(expected), "{flags:?}: {said}");
     }
+    let output = hostler(&["sim", "stackit", "--fault", "CreateSerfer status=500"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let why = "for '--fault <FAULT>': operation: \"CreateSerfer\" is no operation of the API";
+    assert!(output.status.code() == Some(2) && said.contains(why), "{said}");
 }
 
 #[test]
