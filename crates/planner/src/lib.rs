@@ -12,7 +12,9 @@
 #![forbid(unsafe_code)]
 
 mod board;
+mod clear;
 mod down;
+mod evict;
 mod intern;
 mod market;
 pub mod model;

@@ -83,6 +83,8 @@ pub enum Reason {
     PodProtected { pod: String, annotation: String },
     WaitsForCompletion { pod: String },
     PodWithoutOwner { pod: String },
+    TooFewReplicas { pod: String, replicas: u32, needed: u32 },
+    SystemPodIsYoung { pod: String, until: Time },
     LocalStorage { pod: String, volume: String },
     Budget { pod: String, budget: String, allowed: i32, needed: i32 },
     SeveralBudgets { pod: String, budgets: Vec<String> },
@@ -94,6 +96,8 @@ pub enum Reason {
     // A consolidation.
     ConsolidationDisabled,
     ConsolidatedLately { until: Time },
+    PriceUnknown,
+    NotLookedAt,
     SavesTooLittle { saving: Price, needed: Price },
     NothingCheaper,
     Replaced { by: Vec<String>, saving: Price },
@@ -167,11 +171,14 @@ impl Reason {
                 | R::ScaleDownPause { .. }
                 | R::UnneededSince { .. }
                 | R::AtMinimum { .. }
+                | R::NoMeasurements
                 | R::TriggerWouldFire { .. }
                 | R::PendingPodsNeedIt { .. }
                 | R::PodProtected { .. }
                 | R::WaitsForCompletion { .. }
                 | R::PodWithoutOwner { .. }
+                | R::TooFewReplicas { .. }
+                | R::SystemPodIsYoung { .. }
                 | R::LocalStorage { .. }
                 | R::Budget { .. }
                 | R::SeveralBudgets { .. }
@@ -179,6 +186,8 @@ impl Reason {
                 | R::TakesPodsOf { .. }
                 | R::ConsolidationDisabled
                 | R::ConsolidatedLately { .. }
+                | R::PriceUnknown
+                | R::NotLookedAt
                 | R::SavesTooLittle { .. }
                 | R::NothingCheaper
         )
@@ -339,6 +348,12 @@ impl fmt::Display for Reason {
             R::PodProtected { pod, annotation } => write!(f, "pod {pod} has annotation {annotation}"),
             R::WaitsForCompletion { pod } => write!(f, "pod {pod} is to run to its end"),
             R::PodWithoutOwner { pod } => write!(f, "pod {pod} has no controller that would make it anew"),
+            R::TooFewReplicas { pod, replicas, needed } => {
+                write!(f, "the controller of pod {pod} has {replicas} pods, {needed} are needed to spare one")
+            }
+            R::SystemPodIsYoung { pod, until } => {
+                write!(f, "pod {pod} of the system has no budget and is left alone until {until}")
+            }
             R::LocalStorage { pod, volume } => {
                 write!(f, "pod {pod} keeps data on the node in volume {volume}")
             }
@@ -354,6 +369,8 @@ impl fmt::Display for Reason {
             R::PodsFitElsewhere { pods } => write!(f, "goes, its {pods} pods fit elsewhere"),
             R::ConsolidationDisabled => write!(f, "consolidation is off for its group"),
             R::ConsolidatedLately { until } => write!(f, "had its share of moves, rests until {until}"),
+            R::PriceUnknown => write!(f, "its price is not known"),
+            R::NotLookedAt => write!(f, "there was no time to look at it"),
             R::SavesTooLittle { saving, needed } => {
                 write!(f, "would save {} per hour, {} is asked for", money(*saving), money(*needed))
             }
