@@ -75,10 +75,14 @@ pub(crate) fn build(input: &Cluster) -> Board<'_> {
             _ => builder.class_of(&pod.namespace, &pod.spec),
         })
         .collect();
+    // All of them live until the last class is found: a class is looked up by the address of its spec.
+    let specs: Vec<Arc<PodSpec>> =
+        input.daemon_sets.iter().map(|set| Arc::new(with_daemon_tolerations(&set.spec))).collect();
     let daemons: Vec<ClassId> = input
         .daemon_sets
         .iter()
-        .map(|set| builder.class_of(&set.namespace, &Arc::new(with_daemon_tolerations(&set.spec))))
+        .zip(&specs)
+        .map(|(set, spec)| builder.class_of(&set.namespace, spec))
         .collect();
     let resources = amounts(&mut builder.classes);
     finish(builder, resources, pod_class, &daemons)

@@ -111,7 +111,7 @@ impl Builder<'_> {
                 class
             }
         };
-        // The pointer stays good: the input outlives the board.
+        // The address stays good as long as classes are looked for: whoever asks keeps the spec until then.
         self.by_pointer.insert(pointer, class);
         class
     }

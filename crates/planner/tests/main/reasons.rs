@@ -228,3 +228,57 @@ fn a_node_takes_no_more_volumes_than_it_can_attach() {
         assert_eq!((plan.machines.len(), plan.unplaced().len()), (machines, 0), "limit {limit:?}");
     }
 }
+
+fn agent(name: &str, cpu: i64) -> DaemonSet {
+    let requests = Resources::new(cpu, 10);
+    let containers = vec![Container { requests, ..Container::default() }];
+    let labels = [("app".to_owned(), "agent".to_owned())].into();
+    let spec = Arc::new(PodSpec { containers, labels, ..PodSpec::default() });
+    DaemonSet { namespace: "default".to_owned(), name: name.to_owned(), spec }
+}
+
+#[test]
+fn daemon_sets_that_look_alike_are_not_taken_for_others() {
+    let mut cluster = simple();
+    // With the first pod they take all of the small type; the last one alone decides that it is too small.
+    cluster.daemon_sets = vec![agent("a", 100), agent("b", 100), agent("c", 800)];
+    assert_eq!(scale_up(&cluster).machines[0].offering, 0);
+    cluster.daemon_sets[2] = agent("c", 801);
+    let plan = scale_up(&cluster);
+    checker::check(&cluster, &plan).unwrap();
+    assert_eq!(plan.machines[0].offering, 1);
+}
+
+#[test]
+fn nothing_runs_on_a_machine_that_failed() {
+    let mut cluster = simple();
+    cluster.daemon_sets = vec![agent("agent", 100)];
+    for offering in &mut cluster.groups[0].offerings {
+        offering.zone = Some("a".to_owned());
+    }
+    cluster.groups[0].max = 1;
+    cluster.machines = vec![Machine {
+        name: "m".to_owned(),
+        group: "g".to_owned(),
+        offering: "small".to_owned(),
+        zone: Some("a".to_owned()),
+        failed: true,
+    }];
+    cluster.nodes = vec![Node {
+        name: "n".to_owned(),
+        labels: [(keys::ZONE.to_owned(), "a".to_owned())].into(),
+        allocatable: Resources::new(2000, 2000).with_pods(10),
+        ready: true,
+        ..Node::default()
+    }];
+    change(&mut cluster.pods[0], |spec| {
+        spec.affinity.anti.required.push(PodTerm {
+            topology_key: keys::ZONE.to_owned(),
+            selector: Some(Selector::label("app", "agent")),
+            ..PodTerm::default()
+        });
+    });
+    let plan = scale_up(&cluster);
+    checker::check(&cluster, &plan).unwrap();
+    assert_eq!(plan.bindings.first().map(|binding| binding.target), Some(Target::Node(0)));
+}
