@@ -1,15 +1,16 @@
 //! Emptying nodes: what speaks against it, and a place elsewhere for each of their pods. Scale-down and consolidation
 //! stand on it.
 
-use crate::board::{Board, ClassId};
+use crate::board::{Board, Class, ClassId};
 use crate::evict::{self, Evictions};
 use crate::intern::Map;
 use crate::market::{Ledger, Market};
 use crate::model::{Group, Node, Time};
-use crate::pack::{Demand, Packing, Put};
+use crate::pack::{Demand, Put};
 use crate::populate::{Waiting, populate};
 use crate::reason::{Explanation, Reason};
-use crate::state::{NodeId, State};
+use crate::state::{Law, NodeId, State, TemplateId};
+use crate::up::choice;
 
 const PROTECTIONS: [&str; 3] = [
     "cluster-autoscaler.kubernetes.io/scale-down-disabled",
@@ -29,6 +30,11 @@ pub(crate) enum Guest {
 pub(crate) struct Clearing<'a> {
     pub board: &'a Board<'a>,
     pub state: State<'a>,
+    /// The same without the pods that wait, where that can make a difference: nobody may count on their company before
+    /// the scheduler bound them.
+    bare: Option<State<'a>>,
+    /// Where pods that wait have their room, with the first of them.
+    promised: Vec<(Put, usize)>,
     pub evictions: Evictions<'a>,
     /// By node of the input: pods that need another place when it goes.
     pub moving: Vec<Vec<usize>>,
@@ -52,20 +58,26 @@ pub(crate) struct Measured {
 /// Pods that wait and fit keep their room. The second are those that fit nowhere.
 pub(crate) fn with_room_kept<'a>(board: &'a Board<'a>) -> (Clearing<'a>, Vec<(ClassId, usize)>) {
     let (mut state, waiting) = populate(board);
-    let nothing = Market::new(board, Vec::new());
     let demands: Vec<Demand> = waiting
         .classes
         .iter()
         .filter(|(class, _)| board.class(*class).refusal.is_none())
         .map(|(class, pods)| Demand { class: *class, count: i64::try_from(pods.len()).unwrap_or(i64::MAX) })
         .collect();
-    let (puts, left) = {
-        let mut packing = Packing::new(&mut state, &nothing, Ledger::new(board));
-        let left = packing.settle_existing(&demands);
-        (std::mem::take(&mut packing.puts), left)
+    let (puts, left) = if demands.is_empty() {
+        (Vec::new(), Vec::new())
+    } else {
+        // As the scale-up sees it: what it would find room for must not have to buy any afterwards.
+        let gates = choice::gates(board);
+        let market = Market::new(board, choice::open_templates(board, &gates));
+        let served = crate::up::settle(&mut state, &market, &Ledger::new(board), &demands);
+        (served.puts, served.left)
     };
     state.settle();
-    let mut clearing = Clearing::new(board, state);
+    let counted =
+        |class: &Class| !class.affinity.is_empty() || !class.spread.is_empty() || !class.volumes.is_empty();
+    let bare = (!puts.is_empty() && board.classes.iter().any(counted)).then(|| populate(board).0);
+    let mut clearing = Clearing::new(board, state, bare);
     clearing.note_guests(&waiting, &puts);
     let last = |class: ClassId| {
         let pods = waiting.classes.iter().find(|(own, _)| *own == class)?;
@@ -76,7 +88,7 @@ pub(crate) fn with_room_kept<'a>(board: &'a Board<'a>) -> (Clearing<'a>, Vec<(Cl
 }
 
 impl<'a> Clearing<'a> {
-    fn new(board: &'a Board<'a>, state: State<'a>) -> Self {
+    fn new(board: &'a Board<'a>, state: State<'a>, bare: Option<State<'a>>) -> Self {
         let input = board.input;
         let names: Map<&str, usize> =
             input.nodes.iter().enumerate().map(|(at, node)| (node.name.as_str(), at)).collect();
@@ -101,6 +113,8 @@ impl<'a> Clearing<'a> {
             destinations: Vec::new(),
             measured: measured(board),
             state,
+            bare,
+            promised: Vec::new(),
         }
     }
 
@@ -111,7 +125,9 @@ impl<'a> Clearing<'a> {
             let pods = waiting.classes.iter().find(|(class, _)| *class == put.class);
             let pod = pods.and_then(|(_, pods)| pods.get(*first));
             *first += usize::try_from(put.count).unwrap_or(0);
-            if let (Some(pod), Some(guest)) = (pod, self.guests.get_mut(put.node as usize)) {
+            let Some(pod) = pod else { continue };
+            self.promised.push((*put, *pod));
+            if let Some(guest) = self.guests.get_mut(put.node as usize) {
                 guest.get_or_insert(Guest::Waiting(*pod));
             }
         }
@@ -171,13 +187,43 @@ impl<'a> Clearing<'a> {
 
     /// Takes the pods off nodes that go, and nothing is put there any more.
     pub fn vacate(&mut self, nodes: &[usize]) {
-        for at in nodes {
-            let number = u32::try_from(*at).unwrap_or(u32::MAX);
-            for pod in &self.moving[*at] {
-                self.state.remove(self.board.pod_class[*pod], number);
-            }
-            self.state.close(number, false);
+        vacate(&mut self.state, &self.moving, nodes);
+    }
+
+    /// Pods that wait may be bound before these nodes are emptied or after it: what keeps the second from being as good
+    /// as the first. If nothing does and it is `done`, it is so from now on.
+    pub fn alone(
+        &mut self,
+        nodes: &[usize],
+        machines: &[TemplateId],
+        puts: &[Put],
+        done: bool,
+    ) -> Option<Reason> {
+        let bare = self.bare.as_mut()?;
+        bare.law = Law::Planned;
+        let mark = bare.mark();
+        vacate(bare, &self.moving, nodes);
+        for template in machines {
+            bare.open_standing(*template);
         }
+        let input = self.board.input;
+        if let Err((put, reason)) = put_all(bare, puts.iter()) {
+            bare.rollback(mark);
+            let pods = nodes.iter().flat_map(|at| &self.moving[*at]);
+            let pod = pods.copied().find(|pod| self.board.pod_class[*pod] == put.class)?;
+            let node = input.nodes.get(put.node as usize).map_or("new", |node| node.name.as_str());
+            let because = Box::new(Explanation::node(node, reason));
+            return Some(Reason::PodFitsNowhere { pod: input.pods[pod].name.clone(), because });
+        }
+        let moved = bare.mark();
+        let kept = put_all(bare, self.promised.iter().map(|(put, _)| put));
+        bare.rollback(if kept.is_ok() && done { moved } else { mark });
+        if done {
+            bare.settle();
+        }
+        let (put, _) = kept.err()?;
+        let (_, pod) = self.promised.iter().find(|(own, _)| *own == put)?;
+        Some(Reason::PendingPodsNeedIt { pod: input.pods[*pod].name.clone() })
     }
 
     /// Without these nodes, and with so much more, the group's measured usage would make it grow again. Where usage is
@@ -232,6 +278,30 @@ impl<'a> Clearing<'a> {
         let because =
             because.unwrap_or_else(|| Explanation::node(&input.nodes[from].name, Reason::NoReadyNodes));
         Reason::PodFitsNowhere { pod: input.pods[pod].name.clone(), because: Box::new(because) }
+    }
+}
+
+/// Room is not asked for: it is kept elsewhere.
+fn put_all<'p>(state: &mut State<'_>, puts: impl Iterator<Item = &'p Put>) -> Result<(), (Put, Reason)> {
+    for put in puts {
+        for _ in 0..put.count {
+            if !state.suits(put.class, put.node) {
+                let reason = state.objection(put.class, put.node);
+                return Err((*put, reason.unwrap_or(Reason::NotReady)));
+            }
+            state.place(put.class, put.node, 1);
+        }
+    }
+    Ok(())
+}
+
+fn vacate(state: &mut State<'_>, moving: &[Vec<usize>], nodes: &[usize]) {
+    for at in nodes {
+        let number = u32::try_from(*at).unwrap_or(u32::MAX);
+        for pod in &moving[*at] {
+            state.remove(state.board.pod_class[*pod], number);
+        }
+        state.close(number, false);
     }
 }
 

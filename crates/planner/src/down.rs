@@ -4,6 +4,7 @@ use crate::board::{Board, CPU, ClassId, MEMORY, build};
 use crate::clear::{Clearing, Guest, pause, with_room_kept};
 use crate::intern::Map;
 use crate::model::{Cluster, Group, Time};
+use crate::pack::Put;
 use crate::plan::{Binding, Fate, NodeVerdict, ScaleDown, Target};
 use crate::reason::Reason;
 
@@ -98,21 +99,26 @@ impl Down<'_> {
                 return keep(reason);
             }
         };
+        let puts: Vec<Put> = moves.iter().map(|(_, put)| *put).collect();
+        if let Some(reason) = clearing.alone(&[at], &[], &puts, false) {
+            clearing.state.rollback(mark);
+            return keep(reason);
+        }
         let since = input.nodes[at].unneeded_since.unwrap_or(input.now);
         if let Some(reason) = waits(group, since, input.now) {
             clearing.state.rollback(mark);
             return NodeVerdict { node: at, fate: Fate::Unneeded { since }, reason };
         }
         clearing.state.settle();
+        clearing.alone(&[at], &[], &puts, true);
         clearing.give_back(at);
-        for binding in &moves {
-            if let Target::Node(to) = binding.target {
-                clearing.guests[to].get_or_insert(Guest::From(at));
-            }
+        for put in &puts {
+            clearing.guests[put.node as usize].get_or_insert(Guest::From(at));
         }
         let pods = u32::try_from(moves.len()).unwrap_or(u32::MAX);
         self.plan.removed.push(at);
-        self.plan.moves.extend(moves);
+        let binding = |(pod, put): (usize, Put)| Binding { pod, target: Target::Node(put.node as usize) };
+        self.plan.moves.extend(moves.into_iter().map(binding));
         self.plan.saved +=
             self.board.nodes[at].offering.map_or(0, |offering| group.offerings[offering].price);
         let reason = if pods == 0 { Reason::Empty } else { Reason::PodsFitElsewhere { pods } };
@@ -121,7 +127,7 @@ impl Down<'_> {
 }
 
 /// Takes the pods off a node and finds a place for each elsewhere.
-fn clear(clearing: &mut Clearing<'_>, at: usize) -> Result<Vec<Binding>, Reason> {
+fn clear(clearing: &mut Clearing<'_>, at: usize) -> Result<Vec<(usize, Put)>, Reason> {
     clearing.vacate(&[at]);
     let board = clearing.board;
     let mut moves = Vec::with_capacity(clearing.moving[at].len());
@@ -139,7 +145,7 @@ fn clear(clearing: &mut Clearing<'_>, at: usize) -> Result<Vec<Binding>, Reason>
         let to = destinations[found];
         clearing.state.place(class, to, 1);
         next.insert(class, found);
-        moves.push(Binding { pod: *pod, target: crate::up::target(board, to) });
+        moves.push((*pod, Put { class, node: to, count: 1 }));
     }
     Ok(moves)
 }

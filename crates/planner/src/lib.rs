@@ -13,6 +13,7 @@
 
 mod board;
 mod clear;
+mod consolidate;
 mod down;
 mod evict;
 mod intern;
@@ -30,10 +31,11 @@ mod state;
 mod up;
 mod usage;
 
+pub use consolidate::{consolidate, consolidate_while};
 pub use down::scale_down;
 pub use plan::{
-    Binding, Consolidated, Fate, NewMachine, NodeVerdict, PodsVerdict, ScaleDown, ScaleUp, Target,
-    UsageVerdict,
+    Binding, Consolidated, Fate, NewMachine, NodeVerdict, PodsVerdict, Replacement, ScaleDown, ScaleUp,
+    Target, UsageVerdict,
 };
 pub use reason::{Explanation, Reason, Subject};
 pub use requests::effective as effective_requests;

@@ -372,7 +372,7 @@ impl fmt::Display for Reason {
             R::PriceUnknown => write!(f, "its price is not known"),
             R::NotLookedAt => write!(f, "there was no time to look at it"),
             R::SavesTooLittle { saving, needed } => {
-                write!(f, "would save {} per hour, {} is asked for", money(*saving), money(*needed))
+                write!(f, "could save {} per hour, {} is asked for", money(*saving), money(*needed))
             }
             R::NothingCheaper => write!(f, "nothing cheaper holds its pods"),
             R::Replaced { by, saving } => {

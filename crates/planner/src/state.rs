@@ -38,6 +38,7 @@ enum Step {
     Opened,
     Retyped { node: NodeId, before: TemplateId },
     Closed { node: NodeId, before: bool },
+    Stood,
 }
 
 pub(crate) struct State<'a> {
@@ -48,6 +49,8 @@ pub(crate) struct State<'a> {
     domains: Vec<u32>,
     /// Nodes that were there before anything was opened.
     pub existing: usize,
+    /// Nodes of which spread constraints know: those that were there, and those of the plan that are taken for granted.
+    standing: usize,
     /// By counter: where its numbers begin; for host names unused.
     offsets: Vec<usize>,
     table: Vec<i32>,
@@ -87,6 +90,7 @@ impl<'a> State<'a> {
             free: Vec::with_capacity(board.nodes.len() * board.width()),
             domains: Vec::with_capacity(board.nodes.len() * board.keys.len()),
             existing: board.nodes.len(),
+            standing: board.nodes.len(),
             offsets,
             table: vec![0; length],
             eligible: vec![0; length],
@@ -193,6 +197,7 @@ impl<'a> State<'a> {
                 Some(Step::Opened) => self.close_last(),
                 Some(Step::Retyped { node, before }) => self.change_type(node, before),
                 Some(Step::Closed { node, before }) => self.places[node as usize].open = before,
+                Some(Step::Stood) => self.unstand_last(),
                 None => break,
             }
         }
@@ -250,6 +255,14 @@ impl<'a> State<'a> {
             self.greet(*daemon, node, 1);
         }
         self.journal.push(Step::Opened);
+        node
+    }
+
+    /// A node of the plan that is there from now on, for spread constraints too.
+    pub fn open_standing(&mut self, template: TemplateId) -> NodeId {
+        let node = self.open(template);
+        self.stand_next();
+        self.journal.push(Step::Stood);
         node
     }
 
@@ -371,7 +384,7 @@ impl<'a> State<'a> {
                 0
             }
         };
-        if kind.filter.is_some() && (node as usize) < self.existing {
+        if kind.filter.is_some() && (node as usize) < self.standing {
             let histogram = &mut self.histograms[counter as usize];
             let (before, after) =
                 (usize::try_from(before).unwrap_or(0), usize::try_from(before + delta).unwrap_or(0));
@@ -402,7 +415,6 @@ impl<'a> State<'a> {
         if !key.dense {
             return match self.law {
                 Law::Universe if self.possible_host[number] => 0,
-                Law::Planned => self.planned_minimum(counter, min_domains),
                 _ => {
                     let histogram = &self.histograms[number];
                     let domains: i32 = histogram.iter().sum();
@@ -428,56 +440,50 @@ impl<'a> State<'a> {
         if domains == 0 || domains < min_domains { 0 } else { least }
     }
 
-    fn planned_minimum(&self, counter: u32, min_domains: i32) -> i32 {
-        let Some(filter) = self.board.counters[counter as usize].filter else { return 0 };
-        let counting = (0u32..)
-            .zip(&self.places)
-            .filter(|(node, place)| self.there(*node) && self.board.counts(filter, place.class));
-        let mut least = i32::MAX;
-        let mut domains = 0;
-        for (node, _) in counting {
-            if let Some(count) = self.count_at(counter, node) {
-                least = least.min(count);
-                domains += 1;
-            }
-        }
-        if domains == 0 || domains < min_domains { 0 } else { least }
-    }
-
-    fn there(&self, node: NodeId) -> bool {
-        self.board.nodes.get(node as usize).is_none_or(is_there)
-    }
-
     /// From here on the nodes of the plan are taken for granted, and no others come.
     pub fn plan_stands(&mut self) {
         self.law = Law::Planned;
-        for (number, counter) in self.board.counters.iter().enumerate() {
-            let Some(filter) = counter.filter else { continue };
-            if !self.board.keys[counter.key as usize].dense {
-                continue;
-            }
-            for (node, place) in (0u32..).zip(&self.places).skip(self.existing) {
-                let domain = self.domain(node, counter.key);
-                if domain != NOWHERE && self.board.counts(filter, place.class) {
-                    self.eligible[self.offsets[number] + domain as usize] += 1;
-                }
-            }
+        while self.standing < self.places.len() {
+            self.stand_next();
         }
     }
 
     /// The opposite, before anything is taken back.
     pub fn plan_falls(&mut self, law: Law) {
         self.law = law;
-        for (number, counter) in self.board.counters.iter().enumerate() {
+        while self.standing > self.existing {
+            self.unstand_last();
+        }
+    }
+
+    fn stand_next(&mut self) {
+        self.count_domains(self.standing, 1);
+        self.standing += 1;
+    }
+
+    fn unstand_last(&mut self) {
+        self.standing -= 1;
+        self.count_domains(self.standing, -1);
+    }
+
+    /// The domains that a node adds to those over which spread is measured.
+    fn count_domains(&mut self, place: usize, delta: i32) {
+        let board = self.board;
+        let node = u32::try_from(place).unwrap_or(u32::MAX);
+        let class = self.places[place].class;
+        for (number, counter) in (0u32..).zip(&board.counters) {
             let Some(filter) = counter.filter else { continue };
-            if !self.board.keys[counter.key as usize].dense {
+            let domain = self.domain(node, counter.key);
+            if domain == NOWHERE || !board.counts(filter, class) {
                 continue;
             }
-            for (node, place) in (0u32..).zip(&self.places).skip(self.existing) {
-                let domain = self.domain(node, counter.key);
-                if domain != NOWHERE && self.board.counts(filter, place.class) {
-                    self.eligible[self.offsets[number] + domain as usize] -= 1;
-                }
+            if board.keys[counter.key as usize].dense {
+                self.eligible[self.offsets[number as usize] + domain as usize] += delta;
+            } else {
+                let count = usize::try_from(self.count_at(number, node).unwrap_or(0)).unwrap_or(0);
+                let histogram = &mut self.histograms[number as usize];
+                histogram.resize(histogram.len().max(count + 1), 0);
+                histogram[count] += delta;
             }
         }
     }

@@ -31,7 +31,7 @@ pub fn scale_up(cluster: &Cluster) -> ScaleUp {
     finish(&mut state, &board, &waiting, &gates, hopeless, served, solution)
 }
 
-/// What fits where nodes are needs nothing.
+/// What fits where nodes are, and needs nothing.
 pub(crate) struct Served {
     pub puts: Vec<Put>,
     pub left: Vec<Demand>,
@@ -40,7 +40,7 @@ pub(crate) struct Served {
     pub all: Vec<Demand>,
 }
 
-fn settle(state: &mut State<'_>, market: &Market, ledger: &Ledger, demands: &[Demand]) -> Served {
+pub(crate) fn settle(state: &mut State<'_>, market: &Market, ledger: &Ledger, demands: &[Demand]) -> Served {
     let board = state.board;
     let mark = state.mark();
     // Those that cannot go to a new node first, then as the scheduler would.

@@ -290,6 +290,8 @@ impl Builder<'_> {
             .as_ref()
             .and_then(|class| self.input.storage_classes.iter().find(|storage| storage.name == *class));
         let Some(storage) = storage else { return Some(Reason::ClaimWithoutClass { claim: name }) };
+        // Also where no such pod can come: one that runs has its volume, whatever is not known of it yet.
+        class.volumes.push((self.symbols.of(&storage.provisioner), full));
         if !storage.wait_for_first_consumer {
             return Some(Reason::ClaimUnbound { claim: name });
         }
@@ -300,7 +302,6 @@ impl Builder<'_> {
             let terms = node_terms(&mut self.symbols, &storage.allowed_topologies);
             demand.volumes.push((symbol, terms));
         }
-        class.volumes.push((self.symbols.of(&storage.provisioner), full));
         None
     }
 

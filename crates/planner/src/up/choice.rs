@@ -171,7 +171,11 @@ fn verified(state: &mut State<'_>, served: &Served, solution: Solution) -> Solut
 }
 
 /// Groups without mixing and without nodes, and the types they could start with, most promising first.
-fn undecided<'b>(board: &'b Board<'_>, open: &[TemplateId], left: &[Demand]) -> Vec<(usize, Vec<&'b str>)> {
+pub(crate) fn undecided<'b>(
+    board: &'b Board<'_>,
+    open: &[TemplateId],
+    left: &[Demand],
+) -> Vec<(usize, Vec<&'b str>)> {
     let mut groups: BTreeMap<usize, Vec<(f64, &str)>> = BTreeMap::new();
     let market = Market::new(board, open.to_vec());
     for template in open {

@@ -1,8 +1,8 @@
 //! The rules again, written apart from the solver: strings, loops, no counters. It replays a plan and says which
 //! binding breaks which rule.
 
+use hostler_planner::NewMachine;
 use hostler_planner::model::*;
-use hostler_planner::{NewMachine, ScaleUp, Target};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone)]
@@ -607,45 +607,4 @@ pub fn world(cluster: &Cluster) -> World<'_> {
 pub fn new_host(cluster: &Cluster, machine: NewMachine, number: usize) -> Host {
     let group = &cluster.groups[machine.group];
     unborn(cluster, group, &group.offerings[machine.offering], &format!("new {number}"))
-}
-
-/// Replays a plan. All its machines are there from the first binding to one of them on.
-pub fn check(cluster: &Cluster, plan: &ScaleUp) -> Result<(), String> {
-    let mut world = world(cluster);
-    let first = world.hosts.len();
-    let mut bound: BTreeSet<usize> = BTreeSet::new();
-    let mut come = false;
-    for (step, binding) in plan.bindings.iter().enumerate() {
-        let pod = &cluster.pods[binding.pod];
-        if !bound.insert(binding.pod) || !waits(cluster, pod) {
-            return Err(format!("step {step}: pod {} bound twice or not waiting", pod.name));
-        }
-        let at = match binding.target {
-            Target::Node(at) => at,
-            Target::Machine(at) => cluster.nodes.len() + at,
-            Target::New(at) => {
-                if !come {
-                    come = true;
-                    let new = plan.machines.iter().enumerate();
-                    world.hosts.extend(new.map(|(number, machine)| new_host(cluster, *machine, number)));
-                }
-                first + at
-            }
-        };
-        world
-            .allows(&guest(pod), at)
-            .map_err(|why| format!("step {step}: pod {} on {:?}: {why}", pod.name, binding.target))?;
-        world.put(guest(pod), at);
-    }
-    let waiting: BTreeSet<usize> =
-        (0..cluster.pods.len()).filter(|at| waits(cluster, &cluster.pods[*at])).collect();
-    let unplaced: BTreeSet<usize> = plan.unplaced().into_iter().collect();
-    if &waiting - &bound != unplaced {
-        return Err("bound and unplaced are not all that wait".into());
-    }
-    let price: Price = plan.machines.iter().map(|machine| machine.price(cluster)).sum();
-    if price != plan.price {
-        return Err(format!("price is {price}, not {}", plan.price));
-    }
-    crate::sizes::sizes(cluster, &plan.machines)
 }

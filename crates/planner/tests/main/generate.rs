@@ -16,6 +16,8 @@ pub struct Bounds {
 
 pub const SMALL: Bounds = Bounds { nodes: 3, running: 5, kinds: 4, waiting: 10, offerings: 4, groups: 2 };
 pub const MEDIUM: Bounds = Bounds { nodes: 12, running: 40, kinds: 9, waiting: 60, offerings: 9, groups: 4 };
+/// Many nodes, few pods that wait.
+pub const SETTLED: Bounds = Bounds { nodes: 16, running: 70, kinds: 7, waiting: 6, offerings: 9, groups: 3 };
 
 const ZONES: [&str; 3] = ["a", "b", "c"];
 const APPS: [&str; 3] = ["web", "db", "job"];

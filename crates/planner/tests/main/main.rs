@@ -3,9 +3,11 @@
 
 mod busy;
 mod checker;
+mod consolidating;
 mod exhaustive;
 mod generate;
 mod giving_back;
 mod properties;
 mod reasons;
+mod replay;
 mod sizes;

@@ -1,6 +1,6 @@
 //! Random clusters against the checker and, where they are small, against every way there is.
 
-use crate::{checker, exhaustive, generate};
+use crate::{exhaustive, generate, replay};
 use hostler_planner::scale_up;
 
 /// `HOSTLER_CASES` for a longer run, `HOSTLER_SEED` for one case.
@@ -22,7 +22,7 @@ fn every_plan_obeys_every_rule() {
         }
         let plan = scale_up(&cluster);
         bound += plan.bindings.len();
-        checker::check(&cluster, &plan).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        replay::up(&cluster, &plan).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         assert_eq!(plan, scale_up(&cluster), "seed {seed}: the same input gives the same plan");
     }
     assert!(bound > 0);
@@ -35,7 +35,7 @@ fn small_cases_are_as_good_as_the_best() {
     for seed in cases {
         let cluster = generate::cluster(seed, &generate::SMALL);
         let plan = scale_up(&cluster);
-        checker::check(&cluster, &plan).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        replay::up(&cluster, &plan).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         let Some(best) = exhaustive::best(&cluster, 4_000) else { continue };
         compared += 1;
         let mut unserved: std::collections::BTreeMap<i32, usize> = std::collections::BTreeMap::new();

@@ -1,6 +1,6 @@
 //! Scale-up: what is bought, and what is said of it.
 
-use crate::checker;
+use crate::replay;
 use hostler_planner::model::*;
 use hostler_planner::{ScaleUp, Target, scale_up};
 use std::sync::Arc;
@@ -103,7 +103,7 @@ fn what_cannot_be_placed_is_explained() {
         let mut cluster = simple();
         with(&mut cluster);
         let plan = scale_up(&cluster);
-        checker::check(&cluster, &plan).unwrap();
+        replay::up(&cluster, &plan).unwrap();
         assert_eq!(words(&plan), [*expected]);
     }
 }
@@ -151,7 +151,7 @@ fn the_cheapest_types_for_all_pods_are_bought() {
             });
         }
         let plan = scale_up(&cluster);
-        checker::check(&cluster, &plan).unwrap();
+        replay::up(&cluster, &plan).unwrap();
         let offerings = &cluster.groups[0].offerings;
         let mut bought: Vec<&str> =
             plan.machines.iter().map(|m| offerings[m.offering].name.as_str()).collect();
@@ -224,7 +224,7 @@ fn a_node_takes_no_more_volumes_than_it_can_attach() {
             offering.attach_limits = limit.map(|limit| ("csi".to_owned(), limit)).into_iter().collect();
         }
         let plan = scale_up(&cluster);
-        checker::check(&cluster, &plan).unwrap();
+        replay::up(&cluster, &plan).unwrap();
         assert_eq!((plan.machines.len(), plan.unplaced().len()), (machines, 0), "limit {limit:?}");
     }
 }
@@ -245,7 +245,7 @@ fn daemon_sets_that_look_alike_are_not_taken_for_others() {
     assert_eq!(scale_up(&cluster).machines[0].offering, 0);
     cluster.daemon_sets[2] = agent("c", 801);
     let plan = scale_up(&cluster);
-    checker::check(&cluster, &plan).unwrap();
+    replay::up(&cluster, &plan).unwrap();
     assert_eq!(plan.machines[0].offering, 1);
 }
 
@@ -279,6 +279,6 @@ fn nothing_runs_on_a_machine_that_failed() {
         });
     });
     let plan = scale_up(&cluster);
-    checker::check(&cluster, &plan).unwrap();
+    replay::up(&cluster, &plan).unwrap();
     assert_eq!(plan.bindings.first().map(|binding| binding.target), Some(Target::Node(0)));
 }
