@@ -129,7 +129,14 @@ impl Work<'_, '_> {
     /// What speaks against giving a node back before anything is tried.
     fn stays(&self, at: usize) -> Option<Reason> {
         let now = self.board.input.now;
-        let off = |group: &Group| (!group.consolidation.enabled).then_some(Reason::ConsolidationDisabled);
+        let off = |group: &Group| {
+            let until = group.regretted.map(|last| last + group.consolidation.regret);
+            match until.filter(|until| *until > now) {
+                _ if !group.consolidation.enabled => Some(Reason::ConsolidationDisabled),
+                Some(until) => Some(Reason::ConsolidationRegretted { until }),
+                None => None,
+            }
+        };
         let priced = self.board.nodes[at].offering.is_some();
         self.clearing
             .stays(at, off)

@@ -96,6 +96,7 @@ pub enum Reason {
     // A consolidation.
     ConsolidationDisabled,
     ConsolidatedLately { until: Time },
+    ConsolidationRegretted { until: Time },
     PriceUnknown,
     NotLookedAt,
     SavesTooLittle { saving: Price, needed: Price },
@@ -186,6 +187,7 @@ impl Reason {
                 | R::TakesPodsOf { .. }
                 | R::ConsolidationDisabled
                 | R::ConsolidatedLately { .. }
+                | R::ConsolidationRegretted { .. }
                 | R::PriceUnknown
                 | R::NotLookedAt
                 | R::SavesTooLittle { .. }
@@ -369,6 +371,9 @@ impl fmt::Display for Reason {
             R::PodsFitElsewhere { pods } => write!(f, "goes, its {pods} pods fit elsewhere"),
             R::ConsolidationDisabled => write!(f, "consolidation is off for its group"),
             R::ConsolidatedLately { until } => write!(f, "had its share of moves, rests until {until}"),
+            R::ConsolidationRegretted { until } => {
+                write!(f, "machines had to be bought after the last consolidation, no other before {until}")
+            }
             R::PriceUnknown => write!(f, "its price is not known"),
             R::NotLookedAt => write!(f, "there was no time to look at it"),
             R::SavesTooLittle { saving, needed } => {

@@ -3,11 +3,13 @@
 use crate::properties::seeds;
 use crate::{generate, giving_back, replay};
 use hostler_planner::model::*;
-use hostler_planner::{Consolidated, NewMachine, Target, consolidate, scale_up};
+use hostler_planner::{
+    Consolidated, Explanation, NewMachine, Reason, Target, consolidate, consolidate_while, scale_up,
+};
 
 /// Groups of several types, nodes that rested or not.
-fn random(seed: u64) -> Cluster {
-    let mut cluster = giving_back::random(seed, &generate::SETTLED);
+pub fn random(seed: u64, bounds: &generate::Bounds) -> Cluster {
+    let mut cluster = giving_back::random(seed, bounds);
     let mut rng = fastrand::Rng::with_seed(seed ^ 0xC0_50_1D);
     for group in &mut cluster.groups {
         group.mixing |= rng.u32(..10) > 3;
@@ -45,6 +47,27 @@ fn random(seed: u64) -> Cluster {
     cluster
 }
 
+/// A node as it comes when it was ordered.
+pub fn node_of(group: &Group, offering: &Offering, name: &str, now: Time) -> Node {
+    let mut labels = group.labels.clone();
+    labels.extend(offering.labels.clone());
+    labels.extend(offering.zone.iter().map(|zone| (keys::ZONE.to_owned(), zone.clone())));
+    labels.insert(keys::HOSTNAME.to_owned(), name.to_owned());
+    let starting = |taint: &&Taint| !group.startup_taints.iter().any(|start| start.key == taint.key);
+    Node {
+        name: name.to_owned(),
+        labels,
+        taints: group.taints.iter().filter(starting).cloned().collect(),
+        allocatable: offering.capacity.clone(),
+        ready: true,
+        created: now,
+        group: Some(group.name.clone()),
+        offering: Some(offering.name.clone()),
+        attach_limits: offering.attach_limits.clone(),
+        ..Node::default()
+    }
+}
+
 /// The cluster after a plan was carried out, all at once.
 fn afterwards(cluster: &Cluster, plan: &Consolidated) -> Cluster {
     let mut after = cluster.clone();
@@ -52,22 +75,7 @@ fn afterwards(cluster: &Cluster, plan: &Consolidated) -> Cluster {
     for (number, NewMachine { group, offering }) in plan.machines.iter().enumerate() {
         let group = &cluster.groups[*group];
         let offering = &group.offerings[*offering];
-        let mut labels = group.labels.clone();
-        labels.extend(offering.labels.clone());
-        labels.extend(offering.zone.iter().map(|zone| (keys::ZONE.to_owned(), zone.clone())));
-        labels.insert(keys::HOSTNAME.to_owned(), name(number));
-        after.nodes.push(Node {
-            name: name(number),
-            labels,
-            taints: group.taints.clone(),
-            allocatable: offering.capacity.clone(),
-            ready: true,
-            created: cluster.now,
-            group: Some(group.name.clone()),
-            offering: Some(offering.name.clone()),
-            attach_limits: offering.attach_limits.clone(),
-            ..Node::default()
-        });
+        after.nodes.push(node_of(group, offering, &name(number), cluster.now));
     }
     for binding in plan.steps.iter().flat_map(|step| &step.moves) {
         after.pods[binding.pod].node = Some(match binding.target {
@@ -90,7 +98,7 @@ fn afterwards(cluster: &Cluster, plan: &Consolidated) -> Cluster {
 fn what_is_replaced_costs_less_and_leaves_no_pod_behind() {
     let (mut removed, mut replaced, mut together, mut pods, mut contented) = (0, 0, 0, 0, 0);
     for seed in seeds(4_000) {
-        let cluster = random(seed);
+        let cluster = random(seed, &generate::SETTLED);
         let plan = consolidate(&cluster);
         replay::consolidated(&cluster, &plan).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         assert_eq!(plan, consolidate(&cluster), "seed {seed}: the same input gives the same plan");
@@ -126,4 +134,203 @@ fn what_is_replaced_costs_less_and_leaves_no_pod_behind() {
     if std::env::var("HOSTLER_SEED").is_err() {
         assert!(removed > 500 && replaced > 100 && together > 10 && pods > 500 && contented > 200);
     }
+}
+
+/// Two busy nodes for 100 each, and half the size for 60.
+fn dear() -> Cluster {
+    let mut cluster = giving_back::pair();
+    let group = &mut cluster.groups[0];
+    group.consolidation.enabled = true;
+    group.mixing = true;
+    group.offerings[0].price = 100;
+    let size = Resources::new(500, 500).with_pods(10);
+    group.offerings.push(Offering {
+        name: "half".to_owned(),
+        allocatable: Some(size.clone()),
+        capacity: size,
+        price: 60,
+        ..Offering::default()
+    });
+    cluster.pods = vec![giving_back::pod("db-1", "n1", 900), giving_back::pod("db-0", "n7", 400)];
+    cluster
+}
+
+#[test]
+fn a_node_is_replaced_only_where_that_is_worth_its_while() {
+    type Change = fn(&mut Cluster);
+    let gone = "node n7: goes, replaced by half, saves 0.00000 per hour";
+    let table: &[(Change, &str)] = &[
+        (|_| (), gone),
+        (|c| c.pods[0] = giving_back::pod("db-1", "n1", 600), "node n7: goes, its 1 pods fit elsewhere"),
+        (|c| drop(c.pods.pop()), "node n7: goes, it is empty"),
+        (
+            |c| c.groups[0].consolidation = Consolidation::default(),
+            "node n7 kept: consolidation is off for its group",
+        ),
+        (|c| c.groups[0].scale_down.enabled = false, "node n7 kept: scale-down is off for its group"),
+        (|c| c.groups[0].paused = true, "node n7 kept: is paused"),
+        (|c| c.nodes[1].group = None, "node n7 kept: belongs to no group"),
+        (|c| c.nodes[1].offering = None, "node n7 kept: its price is not known"),
+        (|c| c.nodes[1].draining = true, "node n7 kept: is on its way out"),
+        (|c| c.nodes[1].unschedulable = true, "node n7 kept: is cordoned"),
+        (|c| c.groups[0].consolidation.minimum_saving = 40, gone),
+        (
+            |c| c.groups[0].consolidation.minimum_saving = 41,
+            "node n7 kept: could save 0.00000 per hour, 0.00000 is asked for",
+        ),
+        (|c| c.groups[0].consolidation.saving_per_pod = 40, gone),
+        (
+            |c| c.groups[0].consolidation.saving_per_pod = 41,
+            "node n7 kept: could save 0.00000 per hour, 0.00000 is asked for",
+        ),
+        // For each pod.
+        (
+            |c| {
+                c.groups[0].consolidation.saving_per_pod = 21;
+                c.pods[1] = giving_back::pod("a", "n7", 200);
+                c.pods.push(giving_back::pod("b", "n7", 200));
+            },
+            "node n7 kept: could save 0.00000 per hour, 0.00000 is asked for",
+        ),
+        (|c| c.groups[0].offerings[1].price = 100, "node n7 kept: nothing cheaper holds its pods"),
+        (
+            |c| {
+                c.groups[0].offerings[1].price = 100;
+                c.groups[0].consolidation.minimum_saving = 0;
+            },
+            "node n7 kept: nothing cheaper holds its pods",
+        ),
+        (
+            |c| c.nodes[1].consolidated = Some(6_401),
+            "node n7 kept: had its share of moves, rests until 10001",
+        ),
+        (|c| c.nodes[1].consolidated = Some(6_400), gone),
+        (|c| c.nodes[1].created = 6_401, "node n7 kept: had its share of moves, rests until 10001"),
+        (
+            |c| c.groups[0].regretted = Some(9_000),
+            "node n7 kept: machines had to be bought after the last consolidation, no other before 95400",
+        ),
+        (|c| c.groups[0].regretted = Some(-80_000), gone),
+        (
+            |c| c.groups[0].last_scale_up = Some(9_900),
+            "node n7 kept: its group was scaled a moment ago, rests until 10500",
+        ),
+        // While old and new are there the group must not be larger than it may be.
+        (
+            |c| c.groups[0].max = 2,
+            "node n7 kept: pod db-0 fits nowhere else (node n1: needs 0.4 CPU, has 0.1)",
+        ),
+        (|c| c.groups[0].max = 3, gone),
+        (
+            |c| c.groups[0].limits = [("cpu".to_owned(), 2_499)].into(),
+            "node n7 kept: pod db-0 fits nowhere else (node n1: needs 0.4 CPU, has 0.1)",
+        ),
+        (|c| c.groups[0].mixing = false, "node n7 kept: nothing cheaper holds its pods"),
+        // It is never one less than the minimum: the new one counts.
+        (|c| c.groups[0].min = 2, gone),
+        (
+            |c| {
+                c.groups[0].min = 2;
+                c.pods.pop();
+            },
+            gone,
+        ),
+        (
+            |c| {
+                c.groups[0].min = 2;
+                c.groups[0].max = 2;
+                c.pods.pop();
+            },
+            "node n7 kept: its group has 2 ready nodes and must keep 2",
+        ),
+        // Half the size would be used too much.
+        (
+            |c| {
+                c.nodes[0].usage = Some(Usage { cpu: 700, memory: 100 });
+                c.nodes[1].usage = Some(Usage { cpu: 500, memory: 100 });
+            },
+            "node n7 kept: nothing cheaper holds its pods",
+        ),
+        (
+            |c| {
+                c.nodes[0].usage = Some(Usage { cpu: 700, memory: 100 });
+                c.nodes[1].usage = Some(Usage { cpu: 499, memory: 100 });
+            },
+            gone,
+        ),
+        (
+            |c| {
+                let pod = Pod { phase: Phase::Pending, node: None, ..giving_back::pod("late", "", 800) };
+                c.pods.push(pod);
+            },
+            "node n7 kept: pod late waits for room",
+        ),
+        // Nothing can be bought for this one: it does not stand in the way.
+        (
+            |c| {
+                let pod = Pod { phase: Phase::Pending, node: None, ..giving_back::pod("giant", "", 8_000) };
+                c.pods.push(pod);
+            },
+            gone,
+        ),
+    ];
+    for (at, (change, words)) in table.iter().enumerate() {
+        let mut cluster = dear();
+        change(&mut cluster);
+        let plan = consolidate(&cluster);
+        replay::consolidated(&cluster, &plan).unwrap();
+        let verdict = &plan.nodes[1];
+        assert_eq!(Explanation::node("n7", verdict.reason.clone()).to_string(), *words, "row {at}");
+    }
+}
+
+#[test]
+fn several_nodes_are_replaced_by_one() {
+    let mut cluster = dear();
+    cluster.groups[0].offerings[1] = Offering {
+        name: "double".to_owned(),
+        capacity: Resources::new(2000, 2000).with_pods(10),
+        allocatable: Some(Resources::new(2000, 2000).with_pods(10)),
+        price: 170,
+        ..Offering::default()
+    };
+    let plan = consolidate(&cluster);
+    replay::consolidated(&cluster, &plan).unwrap();
+    assert_eq!((plan.steps.len(), plan.machines.len(), plan.saved), (1, 1, 30));
+    assert_eq!(plan.steps[0].removed.len(), 2);
+    cluster.groups[0].offerings[1].price = 171;
+    assert!(consolidate(&cluster).steps.is_empty(), "fifteen percent are thirty");
+}
+
+#[test]
+fn a_caller_that_has_had_enough_keeps_what_was_found() {
+    let mut cluster = dear();
+    cluster.groups[0].max = 20;
+    for at in 0..6 {
+        let name = format!("m{at}");
+        cluster.nodes.push(Node { name: name.clone(), ..cluster.nodes[1].clone() });
+        cluster.pods.push(giving_back::pod(&format!("db-{at}{at}"), &name, 400));
+    }
+    let all = consolidate(&cluster);
+    let mut asked = Vec::new();
+    let some = consolidate_while(&cluster, |node| {
+        asked.push(node);
+        asked.len() < 4
+    });
+    replay::consolidated(&cluster, &some).unwrap();
+    assert!(some.steps.len() < all.steps.len() && !some.steps.is_empty(), "{some:?}");
+    assert_eq!(asked.len(), 4, "nobody is asked again");
+    assert!(some.nodes.iter().any(|verdict| verdict.reason == Reason::NotLookedAt));
+}
+
+/// The rule of the scale-up that says when it was too early.
+#[test]
+fn what_must_be_bought_right_after_a_consolidation_is_a_regret() {
+    let mut cluster = dear();
+    cluster.groups[0].last_consolidation = Some(9_000);
+    assert!(scale_up(&cluster).regrets.is_empty(), "nothing is bought");
+    cluster.pods.push(Pod { phase: Phase::Pending, node: None, ..giving_back::pod("late", "", 800) });
+    assert_eq!(scale_up(&cluster).regrets, [0]);
+    cluster.groups[0].last_consolidation = Some(6_400);
+    assert!(scale_up(&cluster).regrets.is_empty(), "that was an hour ago");
 }

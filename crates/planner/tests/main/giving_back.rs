@@ -74,7 +74,7 @@ fn what_goes_leaves_no_pod_behind() {
     }
 }
 
-fn pod(name: &str, node: &str, cpu: i64) -> Pod {
+pub fn pod(name: &str, node: &str, cpu: i64) -> Pod {
     let requests = Resources::new(cpu, 100);
     let spec = PodSpec {
         labels: [("app".to_owned(), "db".to_owned())].into(),
@@ -93,7 +93,7 @@ fn pod(name: &str, node: &str, cpu: i64) -> Pod {
 }
 
 /// Two nodes, each with a pod that would fit on the other; the second is asked to go.
-fn pair() -> Cluster {
+pub fn pair() -> Cluster {
     let size = Resources::new(1000, 1000).with_pods(10);
     let offering =
         Offering { name: "small".to_owned(), capacity: size.clone(), price: 10, ..Offering::default() };

@@ -4,6 +4,7 @@
 mod busy;
 mod checker;
 mod consolidating;
+mod day;
 mod exhaustive;
 mod generate;
 mod giving_back;
