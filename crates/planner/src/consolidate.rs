@@ -17,7 +17,7 @@ use crate::up::{choice, offering_name};
 use trial::Trial;
 
 /// So many nodes together are looked at.
-const TOGETHER: [usize; 4] = [1, 2, 4, 8];
+const TOGETHER: [usize; 3] = [1, 2, 4];
 
 /// Which nodes to give back because the same pods can be had for less, what to buy for that, and why the others stay.
 pub fn consolidate(cluster: &Cluster) -> Consolidated {
@@ -204,10 +204,12 @@ impl Work<'_, '_> {
         for count in TOGETHER {
             let Some(some) = set.get(..count) else { break };
             match self.attempt(some, true) {
-                Ok(trial) => {
-                    let better = best.as_ref().is_none_or(|best| trial.saves_more_of_its_price(best));
-                    best = if better { Some(trial) } else { best };
+                Ok(trial) if best.as_ref().is_none_or(|best| trial.saves_more_of_its_price(best)) => {
+                    best = Some(trial);
                 }
+                // More of them did not help.
+                Ok(_) | Err(_) if best.is_some() => break,
+                Ok(_) => {}
                 Err(reason) => {
                     objection.get_or_insert(reason);
                 }

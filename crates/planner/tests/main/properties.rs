@@ -5,11 +5,16 @@ use hostler_planner::scale_up;
 
 /// `HOSTLER_CASES` for a longer run, `HOSTLER_SEED` for one case.
 pub fn seeds(default: u64) -> std::ops::Range<u64> {
+    seeds_of(default, 1)
+}
+
+/// The same where one case is as long as many others.
+pub fn seeds_of(default: u64, others: u64) -> std::ops::Range<u64> {
     if let Some(seed) = std::env::var("HOSTLER_SEED").ok().and_then(|seed| seed.parse().ok()) {
         return seed..seed + 1;
     }
     let cases = std::env::var("HOSTLER_CASES").ok().and_then(|cases| cases.parse().ok());
-    0..cases.unwrap_or(default)
+    0..cases.map_or(default, |cases: u64| (cases / others).max(default))
 }
 
 #[test]
