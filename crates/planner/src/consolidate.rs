@@ -143,7 +143,6 @@ impl Work<'_, '_> {
             .or_else(|| rests_until(self.board, at).map(|until| Reason::ConsolidatedLately { until }))
             .or_else(|| self.clearing.group(at).and_then(|(_, group)| pause(group, now)))
             .or_else(|| (!priced).then_some(Reason::PriceUnknown))
-            .or_else(|| self.clearing.needed(at))
             .or_else(|| self.clearing.pinned(at))
             .or_else(|| self.clearing.evictions.over_budget(&self.clearing.moving[at]))
     }

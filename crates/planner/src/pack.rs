@@ -323,6 +323,7 @@ impl<'s, 'a> Packing<'s, 'a> {
             && board.ident(demand).forbidden.is_empty()
             && kind.ports.is_empty()
             && kind.volumes.is_empty()
+            && kind.claims.is_empty()
             && kind.single.is_empty()
         {
             return true;
@@ -516,7 +517,8 @@ pub(crate) fn order(
             let tier = match () {
                 () if state.avoids_itself(demand.class) || !kind.ports.is_empty() => 0,
                 () if !kind.spread.is_empty() && state.minds_only_hosts(demand.class) => 1,
-                () if !kind.spread.is_empty() || !kind.affinity.is_empty() || !kind.anti.is_empty() => 2,
+                () if !(kind.spread.is_empty() && kind.affinity.is_empty() && kind.anti.is_empty()) => 2,
+                () if !kind.claims.is_empty() => 2,
                 () => 3,
             };
             let mut amounts = kind.request.clone();

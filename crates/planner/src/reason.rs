@@ -42,6 +42,7 @@ pub enum Reason {
     SelectorMismatch { key: String, wanted: String, has: Option<String> },
     NodeAffinityMismatch { keys: Vec<String> },
     VolumeElsewhere { claim: String },
+    NoVolumeLeft { claim: String },
     TooSmall { resource: String, needs: i64, has: i64 },
     PortTaken { port: u16 },
     AttachLimit { driver: String, limit: i64 },
@@ -291,6 +292,9 @@ impl fmt::Display for Reason {
             R::SelectorMismatch { key, wanted, has: None } => write!(f, "label {key}={wanted} is missing"),
             R::NodeAffinityMismatch { keys } => write!(f, "node affinity on {} not met", keys.join(", ")),
             R::VolumeElsewhere { claim } => write!(f, "the volume of claim {claim} is elsewhere"),
+            R::NoVolumeLeft { claim } => {
+                write!(f, "there is no volume for claim {claim} to be had from here")
+            }
             R::TooSmall { resource, needs, has } => {
                 write!(f, "needs {}, has {}", amount(resource, *needs), bare_amount(resource, *has))
             }

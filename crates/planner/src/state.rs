@@ -1,9 +1,13 @@
 //! What is where, at one moment of thinking. Everything that is tried is written to a journal and can be taken back, so
 //! that no copy of the cluster is ever made.
 
+mod claims;
+mod objections;
+
+pub(crate) use objections::too_small;
+
 use crate::board::{Board, BoardNode, ClassId, CounterKind, FRESH, NOWHERE, NodeOrigin, Port};
 use crate::intern::{Map, Sym};
-use crate::reason::Reason;
 
 pub(crate) type NodeId = u32;
 pub(crate) type TemplateId = u32;
@@ -66,6 +70,12 @@ pub(crate) struct State<'a> {
     totals: Vec<i32>,
     host_key: Option<usize>,
     single: Map<Sym, i64>,
+    /// By open claim: its volume and how many pods use it.
+    pub given: Vec<Option<(u32, i64)>>,
+    /// By volume.
+    taken: Vec<bool>,
+    /// Pods are put where they would go, not where they are: those that run have their volumes, whatever their claims say.
+    planning: bool,
     journal: Vec<Step>,
 }
 
@@ -101,6 +111,9 @@ impl<'a> State<'a> {
             totals: vec![0; board.counters.len()],
             host_key,
             single: Map::default(),
+            given: vec![None; board.open_claims.len()],
+            taken: vec![false; board.input.volumes.len()],
+            planning: false,
             journal: Vec::new(),
         };
         for node in &board.nodes {
@@ -201,6 +214,12 @@ impl<'a> State<'a> {
                 None => break,
             }
         }
+    }
+
+    /// From here on it is about what could be.
+    pub fn plan(&mut self) {
+        self.settle();
+        self.planning = true;
     }
 
     /// Forgets how to take back what was done.
@@ -350,6 +369,9 @@ impl<'a> State<'a> {
                 None => attached.push((*driver, *volume, count)),
             }
             attached.retain(|(_, _, users)| *users > 0);
+        }
+        if self.planning && !kind.claims.is_empty() {
+            self.give_volumes(class, node, count);
         }
         for claim in &kind.single {
             *self.single.entry(*claim).or_insert(0) += count;
@@ -507,6 +529,7 @@ impl<'a> State<'a> {
         let ident = self.board.ident(class);
         let place = &self.places[node as usize];
         kind.ports.iter().all(|port| !place.ports.iter().any(|taken| taken.clashes(*port)))
+            && (kind.claims.is_empty() || self.lacks_volume(class, node).is_none())
             && (kind.volumes.is_empty() || self.over_attach_limit(class, node).is_none())
             && kind.single.iter().all(|claim| self.single.get(claim).is_none_or(|users| *users == 0))
             && kind.anti.iter().all(|counter| self.count_at(*counter, node).is_none_or(|count| count == 0))
@@ -555,85 +578,6 @@ impl<'a> State<'a> {
         })
     }
 
-    /// Why a pod of the class cannot be put here.
-    pub fn objection(&self, class: ClassId, node: NodeId) -> Option<Reason> {
-        let board = self.board;
-        let kind = board.class(class);
-        let place = &self.places[node as usize];
-        if let Some(refusal) = &kind.refusal {
-            return Some(refusal.clone());
-        }
-        if !place.open {
-            return Some(Reason::NotReady);
-        }
-        if let Some(reason) = board.disagreement(kind.demand, place.class) {
-            return Some(reason);
-        }
-        if let Some(reason) = too_small(board, &kind.request, self.free(node)) {
-            return Some(reason);
-        }
-        if let Some(port) =
-            kind.ports.iter().find(|port| place.ports.iter().any(|taken| taken.clashes(**port)))
-        {
-            return Some(Reason::PortTaken { port: port.number });
-        }
-        if let Some((driver, limit)) = self.over_attach_limit(class, node) {
-            return Some(Reason::AttachLimit { driver: board.symbols.name(driver).to_owned(), limit });
-        }
-        if let Some(claim) =
-            kind.single.iter().find(|claim| self.single.get(claim).is_some_and(|users| *users > 0))
-        {
-            return Some(Reason::ClaimInUse { claim: board.symbols.name(*claim).to_owned() });
-        }
-        self.topology_objection(class, node)
-    }
-
-    fn topology_objection(&self, class: ClassId, node: NodeId) -> Option<Reason> {
-        let board = self.board;
-        let kind = board.class(class);
-        let key_of = |counter: u32| {
-            board.symbols.name(board.keys[board.counters[counter as usize].key as usize].name).to_owned()
-        };
-        let domain_of = |counter: u32| {
-            let key = board.counters[counter as usize].key;
-            let domain = self.domain(node, key) as usize;
-            let name = board.keys[key as usize].domains.get(domain).map(|domain| board.symbols.name(*domain));
-            name.map_or("new", |name| name.trim_start_matches('\u{0}')).to_owned()
-        };
-        let near = |counters: &[u32]| {
-            counters
-                .iter()
-                .copied()
-                .find(|counter| self.count_at(*counter, node).is_some_and(|count| count > 0))
-        };
-        if let Some(counter) = near(&kind.anti) {
-            return Some(Reason::AntiAffinity { key: key_of(counter), domain: domain_of(counter) });
-        }
-        if let Some(counter) = near(&board.ident(class).forbidden) {
-            return Some(Reason::Unwanted { key: key_of(counter), domain: domain_of(counter) });
-        }
-        if !kind.affinity.is_empty() && !self.affinity_met(class, node) {
-            let unmet =
-                kind.affinity.iter().find(|counter| self.count_at(**counter, node).is_none_or(|n| n == 0));
-            return unmet.map(|counter| Reason::AffinityUnmet { key: key_of(*counter) });
-        }
-        for check in &kind.spread {
-            let Some(count) = self.count_at(check.counter, node) else {
-                return Some(Reason::TopologyKeyMissing { key: key_of(check.counter) });
-            };
-            let skew = count + i32::from(check.self_match) - self.minimum(check.counter, check.min_domains);
-            if skew > check.max_skew {
-                return Some(Reason::SpreadExceeded {
-                    key: key_of(check.counter),
-                    domain: domain_of(check.counter),
-                    skew,
-                    max_skew: check.max_skew,
-                });
-            }
-        }
-        None
-    }
-
     /// Pods of the class can be put on one node many at once: none of them minds the others.
     pub fn in_bulk(&self, class: ClassId) -> bool {
         let kind = self.board.class(class);
@@ -641,6 +585,7 @@ impl<'a> State<'a> {
             && kind.spread.is_empty()
             && kind.ports.is_empty()
             && kind.volumes.is_empty()
+            && kind.claims.is_empty()
             && kind.single.is_empty()
     }
 
@@ -655,6 +600,7 @@ impl<'a> State<'a> {
         let host = |counter: &u32| Some(board.counters[*counter as usize].key as usize) == self.host_key;
         let kind = board.class(class);
         kind.affinity.is_empty()
+            && kind.claims.is_empty()
             && kind.anti.iter().all(host)
             && kind.spread.iter().all(|check| host(&check.counter))
             && board.ident(class).forbidden.iter().all(host)
@@ -686,10 +632,4 @@ pub(crate) fn room_in(request: &[i64], free: &[i64]) -> i64 {
         .map(|(amount, free)| (*free).max(0) / amount)
         .min()
         .unwrap_or(0)
-}
-
-pub(crate) fn too_small(board: &Board<'_>, request: &[i64], free: &[i64]) -> Option<Reason> {
-    let lacking = (0..request.len()).find(|at| request[*at] > free[*at] && request[*at] > 0)?;
-    let (resource, needs, has) = (board.resources[lacking].clone(), request[lacking], free[lacking]);
-    Some(Reason::TooSmall { resource, needs, has })
 }

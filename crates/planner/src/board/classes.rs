@@ -36,6 +36,8 @@ pub(crate) struct Class {
     pub volumes: Vec<(Sym, Sym)>,
     /// Claims that only one pod may use.
     pub single: Vec<Sym>,
+    /// Claims that get a volume that is there, or none; those that ask for least first.
+    pub claims: Vec<u32>,
     /// The same pod with its preferences as demands, most demanding first.
     pub ladder: Vec<ClassId>,
 }
@@ -174,6 +176,7 @@ impl Builder<'_> {
             ports: Vec::new(),
             volumes: Vec::new(),
             single: Vec::new(),
+            claims: Vec::new(),
             ladder: Vec::new(),
         };
         let mut demand = self.demand(spec, strict);
@@ -296,7 +299,12 @@ impl Builder<'_> {
             return Some(Reason::ClaimUnbound { claim: name });
         }
         if storage.provisioner == NO_PROVISIONER {
-            return Some(Reason::ClaimNotProvisioned { claim: name });
+            let Some(open) = self.open_claim(full, claim) else {
+                return Some(Reason::ClaimNotProvisioned { claim: name });
+            };
+            class.claims.push(open);
+            class.claims.sort_by_key(|claim| self.open_claims[*claim as usize].request);
+            return None;
         }
         if !storage.allowed_topologies.is_empty() {
             let terms = node_terms(&mut self.symbols, &storage.allowed_topologies);

@@ -189,7 +189,9 @@ pub(crate) fn undecided<'b>(
         });
         let types = groups.entry(kind.group).or_default();
         let name = offering_name(board, kind.group, kind.offering);
-        if (useful || left.is_empty()) && !types.iter().any(|(_, other)| *other == name) {
+        // To reach its minimum a group may start with one that helps no pod.
+        let short = board.input.groups[kind.group].min > 0;
+        if (useful || short || left.is_empty()) && !types.iter().any(|(_, other)| *other == name) {
             #[allow(clippy::cast_precision_loss)] // A score, not an amount.
             let density = kind.price as f64 / market.value(&kind.free).max(f64::MIN_POSITIVE);
             types.push((density, name));

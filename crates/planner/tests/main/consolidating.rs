@@ -302,6 +302,71 @@ fn several_nodes_are_replaced_by_one() {
     assert!(consolidate(&cluster).steps.is_empty(), "fifteen percent are thirty");
 }
 
+/// The second step knows what the first one bought.
+#[test]
+fn the_machines_of_one_step_count_for_the_next() {
+    let mut cluster = dear();
+    let third = Node { name: "n8".to_owned(), ..cluster.nodes[1].clone() };
+    cluster.nodes.push(third);
+    cluster.pods = vec![
+        giving_back::pod("a", "n1", 900),
+        giving_back::pod("b", "n7", 500),
+        giving_back::pod("c", "n8", 500),
+    ];
+    cluster.nodes[1].annotations.clear();
+    for pod in &mut cluster.pods[1..] {
+        let term = PodTerm {
+            topology_key: keys::HOSTNAME.to_owned(),
+            selector: Some(Selector::label("app", "db")),
+            ..PodTerm::default()
+        };
+        std::sync::Arc::make_mut(&mut pod.spec).affinity.anti.required.push(term);
+    }
+    for node in &mut cluster.nodes {
+        node.labels.insert(keys::HOSTNAME.to_owned(), node.name.clone());
+    }
+    for (min, max, bought) in [(0, 10, 2), (3, 10, 2), (0, 4, 1), (3, 4, 1), (0, 3, 0)] {
+        (cluster.groups[0].min, cluster.groups[0].max) = (min, max);
+        let plan = consolidate(&cluster);
+        replay::consolidated(&cluster, &plan).unwrap();
+        assert_eq!(plan.machines.len(), bought, "between {min} and {max}");
+    }
+    // All of it on what is left after both steps is seven tenths.
+    (cluster.groups[0].min, cluster.groups[0].max) = (0, 10);
+    for (node, cpu) in cluster.nodes.iter_mut().zip([500, 450, 450]) {
+        node.usage = Some(Usage { cpu, memory: 10 });
+    }
+    let plan = consolidate(&cluster);
+    replay::consolidated(&cluster, &plan).unwrap();
+    assert_eq!(plan.machines.len(), 2);
+}
+
+#[test]
+fn company_that_is_only_promised_does_not_count() {
+    let mut cluster = dear();
+    for node in &mut cluster.nodes {
+        node.labels.insert(keys::HOSTNAME.to_owned(), node.name.clone());
+    }
+    let mut late = Pod { phase: Phase::Pending, node: None, ..giving_back::pod("late", "", 30) };
+    std::sync::Arc::make_mut(&mut late.spec).labels = [("app".to_owned(), "late".to_owned())].into();
+    let mut friend = giving_back::pod("friend", "n7", 50);
+    let term = PodTerm {
+        topology_key: keys::HOSTNAME.to_owned(),
+        selector: Some(Selector::label("app", "late")),
+        ..PodTerm::default()
+    };
+    std::sync::Arc::make_mut(&mut friend.spec).affinity.pods.required.push(term);
+    cluster.pods.extend([late, friend]);
+    let plan = consolidate(&cluster);
+    replay::consolidated(&cluster, &plan).unwrap();
+    assert!(plan.steps.is_empty(), "{:?}", plan.steps);
+    // Once it is there, its friend can go to it.
+    cluster.pods[2].node = Some("n1".to_owned());
+    let plan = consolidate(&cluster);
+    replay::consolidated(&cluster, &plan).unwrap();
+    assert_eq!((plan.steps.len(), plan.machines.len()), (1, 1));
+}
+
 #[test]
 fn a_caller_that_has_had_enough_keeps_what_was_found() {
     let mut cluster = dear();

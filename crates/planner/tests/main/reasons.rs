@@ -282,3 +282,79 @@ fn nothing_runs_on_a_machine_that_failed() {
     replay::up(&cluster, &plan).unwrap();
     assert_eq!(plan.bindings.first().map(|binding| binding.target), Some(Target::Node(0)));
 }
+
+#[test]
+fn a_claim_that_nobody_provisions_gets_a_volume_that_is_there_or_none() {
+    let mut cluster = simple();
+    cluster.pods = vec![pod("p0", 100), pod("p1", 100)];
+    cluster.storage_classes = vec![StorageClass {
+        name: "by-hand".to_owned(),
+        provisioner: "kubernetes.io/no-provisioner".to_owned(),
+        wait_for_first_consumer: true,
+        ..StorageClass::default()
+    }];
+    for (at, pod) in cluster.pods.iter_mut().enumerate() {
+        let claim = format!("claim{at}");
+        change(pod, |spec| {
+            spec.volumes.push(Volume { name: "data".to_owned(), source: VolumeSource::Claim(claim.clone()) });
+        });
+        let (namespace, class) = ("default".to_owned(), Some("by-hand".to_owned()));
+        let modes = vec!["ReadWriteOnce".to_owned()];
+        cluster.claims.push(Claim { namespace, name: claim, class, request: 10, modes, ..Claim::default() });
+    }
+    let volume = |name: &str| PersistentVolume {
+        name: name.to_owned(),
+        available: true,
+        class: Some("by-hand".to_owned()),
+        capacity: 10,
+        modes: vec!["ReadWriteOnce".to_owned()],
+        ..PersistentVolume::default()
+    };
+    let on_ssd = |name: &str| {
+        let labels = vec![Requirement::new("disk", Operator::In, &["ssd"])];
+        PersistentVolume {
+            node_affinity: Some(vec![NodeTerm { labels, fields: Vec::new() }]),
+            ..volume(name)
+        }
+    };
+    let table: Vec<(Vec<PersistentVolume>, usize, &str)> = vec![
+        (vec![volume("a"), volume("b")], 0, "group g: goes to a new small (0.00000 per hour)"),
+        (vec![volume("a")], 1, "group g: there is no volume for claim default/claim1 to be had from here"),
+        (
+            vec![volume("a"), on_ssd("b")],
+            1,
+            "group g: there is no volume for claim default/claim1 to be had from here",
+        ),
+        (vec![], 2, "pod p1: claim claim1 is not bound, and nobody provisions its class"),
+        (
+            vec![PersistentVolume { available: false, ..volume("a") }],
+            2,
+            "pod p1: claim claim1 is not bound, and nobody provisions its class",
+        ),
+        (
+            vec![PersistentVolume { capacity: 9, ..volume("a") }],
+            2,
+            "pod p1: claim claim1 is not bound, and nobody provisions its class",
+        ),
+        (
+            vec![PersistentVolume { modes: Vec::new(), ..volume("a") }],
+            2,
+            "pod p1: claim claim1 is not bound, and nobody provisions its class",
+        ),
+        (
+            vec![PersistentVolume { class: None, ..volume("a") }],
+            2,
+            "pod p1: claim claim1 is not bound, and nobody provisions its class",
+        ),
+    ];
+    for (at, (volumes, unplaced, said)) in table.into_iter().enumerate() {
+        cluster.volumes = volumes;
+        let plan = scale_up(&cluster);
+        replay::up(&cluster, &plan).unwrap();
+        assert_eq!(
+            (plan.unplaced().len(), words(&plan).pop().unwrap()),
+            (unplaced, said.to_owned()),
+            "row {at}"
+        );
+    }
+}
