@@ -5,11 +5,13 @@ mod build;
 mod classes;
 mod nodes;
 mod terms;
+mod volumes;
 
 pub(crate) use build::{NO_CLASS, build, vector};
 pub(crate) use classes::{Class, Port, Tolerance};
 pub(crate) use nodes::{BoardNode, NodeClass, NodeOrigin, Template};
 pub(crate) use terms::{Counter, CounterKind};
+pub(crate) use volumes::{OpenClaim, Reach};
 
 use crate::intern::{Sym, Symbols};
 use crate::model::{Cluster, Effect};
@@ -45,6 +47,9 @@ pub(crate) struct Board<'a> {
     pub nodes: Vec<BoardNode>,
     /// Index of a node of the input in `nodes` is the same; machines follow.
     pub templates: Vec<Template>,
+    pub open_claims: Vec<OpenClaim>,
+    /// By volume of the input; of those that an open claim could get.
+    pub reach: Vec<Reach>,
     static_cells: Vec<Cell<u8>>,
     filter_cells: Vec<Cell<u8>>,
 }

@@ -6,13 +6,18 @@
 //! - [`scale_up`]: machines to create for the pods that wait, and an order in which every binding obeys every rule of
 //!   the scheduler.
 //! - [`scale_down`]: nodes to give back, with a place elsewhere for each of their pods, and why the others stay.
+//! - [`consolidate`]: nodes to give back because the same pods can be had for less, and the machines to buy first.
 //! - [`usage()`]: machines for groups whose measured usage is above their thresholds.
 //!
-//! Consolidation by replacement is not here yet.
+//! A board (`board`) is the cluster as numbers, a state (`state`) is what is where and takes back what was tried; `pack`,
+//! `pattern` and `search` are three ways to serve pods that wait, `clear` and `evict` are what it takes to empty a node.
 #![forbid(unsafe_code)]
 
 mod board;
+mod clear;
+mod consolidate;
 mod down;
+mod evict;
 mod intern;
 mod market;
 pub mod model;
@@ -28,10 +33,11 @@ mod state;
 mod up;
 mod usage;
 
+pub use consolidate::{consolidate, consolidate_while};
 pub use down::scale_down;
 pub use plan::{
-    Binding, Consolidated, Fate, NewMachine, NodeVerdict, PodsVerdict, ScaleDown, ScaleUp, Target,
-    UsageVerdict,
+    Binding, Consolidated, Fate, NewMachine, NodeVerdict, PodsVerdict, Replacement, ScaleDown, ScaleUp,
+    Target, UsageVerdict,
 };
 pub use reason::{Explanation, Reason, Subject};
 pub use requests::effective as effective_requests;

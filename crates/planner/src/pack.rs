@@ -32,6 +32,8 @@ pub(crate) struct Packing<'s, 'a> {
     pub market: &'s Market,
     pub ledger: Ledger,
     pub puts: Vec<Put>,
+    /// New nodes before this one are none of its own: they stay as they are.
+    first: usize,
     /// Numbers of new nodes that grew or came lately, the last one last.
     recent: Vec<NodeId>,
     /// By zone of a template: how many were opened, for balance.
@@ -71,6 +73,7 @@ impl Offer {
 impl<'s, 'a> Packing<'s, 'a> {
     pub fn new(state: &'s mut State<'a>, market: &'s Market, ledger: Ledger) -> Self {
         Self {
+            first: state.places.len(),
             state,
             market,
             ledger,
@@ -239,8 +242,8 @@ impl<'s, 'a> Packing<'s, 'a> {
 
     fn best_offer(&mut self, demand: ClassId, count: i64) -> Option<Offer> {
         let fresh = self.fresh_offer(demand, count);
-        let new_nodes = self.state.places.len() - self.state.existing;
-        let first = u32::try_from(self.state.existing).unwrap_or(u32::MAX);
+        let new_nodes = self.state.places.len() - self.first;
+        let first = u32::try_from(self.first).unwrap_or(u32::MAX);
         let last = u32::try_from(self.state.places.len()).unwrap_or(u32::MAX);
         let mut best = fresh;
         let consider = |best: &mut Option<Offer>, node: NodeId| {
@@ -320,6 +323,7 @@ impl<'s, 'a> Packing<'s, 'a> {
             && board.ident(demand).forbidden.is_empty()
             && kind.ports.is_empty()
             && kind.volumes.is_empty()
+            && kind.claims.is_empty()
             && kind.single.is_empty()
         {
             return true;
@@ -385,7 +389,7 @@ impl<'s, 'a> Packing<'s, 'a> {
     /// Every new node as the cheapest that still holds what was put on it.
     pub fn shrink(&mut self) {
         let board = self.board();
-        for at in self.state.existing..self.state.places.len() {
+        for at in self.first..self.state.places.len() {
             let node = u32::try_from(at).unwrap_or(u32::MAX);
             let Some(now) = self.state.places[at].template else { continue };
             let Some(family) =
@@ -513,7 +517,8 @@ pub(crate) fn order(
             let tier = match () {
                 () if state.avoids_itself(demand.class) || !kind.ports.is_empty() => 0,
                 () if !kind.spread.is_empty() && state.minds_only_hosts(demand.class) => 1,
-                () if !kind.spread.is_empty() || !kind.affinity.is_empty() || !kind.anti.is_empty() => 2,
+                () if !(kind.spread.is_empty() && kind.affinity.is_empty() && kind.anti.is_empty()) => 2,
+                () if !kind.claims.is_empty() => 2,
                 () => 3,
             };
             let mut amounts = kind.request.clone();

@@ -53,6 +53,9 @@ pub struct ScaleUp {
     pub pods: Vec<PodsVerdict>,
     /// Why a group grows beyond what pods ask for.
     pub groups: Vec<Explanation>,
+    /// Groups that were consolidated a moment ago, and now machines are bought for pods:
+    /// [`regretted`](crate::model::Group::regretted) is written for them.
+    pub regrets: Vec<usize>,
 }
 
 impl ScaleUp {
@@ -92,14 +95,50 @@ pub struct ScaleDown {
     pub saved: Price,
 }
 
-/// Nodes to give back and what is bought for it.
+/// Nodes to give back, and what is bought for it.
+///
+/// Whoever carries a plan out takes one step after the other. A step is worth its while by itself, but what is behind it
+/// was planned with it in mind: if one fails, the rest is planned anew.
+///
+/// From the moment a step is accepted its nodes are [`draining`](crate::model::Node::draining) for the planner, and its
+/// machines are in flight: then the pods that will move keep the room that was found for them, the scale-up sees that
+/// they need nothing more, or buys for them should a machine never come, and nobody plans for these nodes twice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Consolidated {
-    pub removed: Vec<usize>,
+    pub steps: Vec<Replacement>,
+    /// Of all steps.
     pub machines: Vec<NewMachine>,
-    pub moves: Vec<Binding>,
+    /// Per hour, by all steps.
     pub saved: Price,
+    /// One for every node.
     pub nodes: Vec<NodeVerdict>,
+}
+
+impl Consolidated {
+    /// Nodes that take part, and are to be left alone for a while: [`consolidated`](crate::model::Node::consolidated) is
+    /// written on them.
+    pub fn touched(&self) -> std::collections::BTreeSet<usize> {
+        let targets =
+            self.steps.iter().flat_map(|step| &step.moves).filter_map(|binding| match binding.target {
+                Target::Node(node) => Some(node),
+                Target::Machine(_) | Target::New(_) => None,
+            });
+        self.steps.iter().flat_map(|step| &step.removed).copied().chain(targets).collect()
+    }
+}
+
+/// First all its machines are created; once they are ready, and not before, its nodes are emptied and given back. What a
+/// group may have at most holds in between too, while the old and the new are there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replacement {
+    /// By their numbers in the plan.
+    pub machines: Vec<usize>,
+    pub removed: Vec<usize>,
+    /// Where the pods of these nodes go. In this order every one obeys every rule, once all these pods are off their
+    /// nodes and the machines are there.
+    pub moves: Vec<Binding>,
+    /// Per hour.
+    pub saved: Price,
 }
 
 /// What measured usage asks for, by group.

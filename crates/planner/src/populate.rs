@@ -74,7 +74,7 @@ pub(crate) fn populate<'a>(board: &'a Board<'a>) -> (State<'a>, Waiting) {
             state.place(*daemon, number, 1);
         }
     }
-    state.settle();
+    state.plan();
     (state, waiting)
 }
 

@@ -42,6 +42,7 @@ pub enum Reason {
     SelectorMismatch { key: String, wanted: String, has: Option<String> },
     NodeAffinityMismatch { keys: Vec<String> },
     VolumeElsewhere { claim: String },
+    NoVolumeLeft { claim: String },
     TooSmall { resource: String, needs: i64, has: i64 },
     PortTaken { port: u16 },
     AttachLimit { driver: String, limit: i64 },
@@ -83,6 +84,8 @@ pub enum Reason {
     PodProtected { pod: String, annotation: String },
     WaitsForCompletion { pod: String },
     PodWithoutOwner { pod: String },
+    TooFewReplicas { pod: String, replicas: u32, needed: u32 },
+    SystemPodIsYoung { pod: String, until: Time },
     LocalStorage { pod: String, volume: String },
     Budget { pod: String, budget: String, allowed: i32, needed: i32 },
     SeveralBudgets { pod: String, budgets: Vec<String> },
@@ -94,6 +97,9 @@ pub enum Reason {
     // A consolidation.
     ConsolidationDisabled,
     ConsolidatedLately { until: Time },
+    ConsolidationRegretted { until: Time },
+    PriceUnknown,
+    NotLookedAt,
     SavesTooLittle { saving: Price, needed: Price },
     NothingCheaper,
     Replaced { by: Vec<String>, saving: Price },
@@ -167,11 +173,14 @@ impl Reason {
                 | R::ScaleDownPause { .. }
                 | R::UnneededSince { .. }
                 | R::AtMinimum { .. }
+                | R::NoMeasurements
                 | R::TriggerWouldFire { .. }
                 | R::PendingPodsNeedIt { .. }
                 | R::PodProtected { .. }
                 | R::WaitsForCompletion { .. }
                 | R::PodWithoutOwner { .. }
+                | R::TooFewReplicas { .. }
+                | R::SystemPodIsYoung { .. }
                 | R::LocalStorage { .. }
                 | R::Budget { .. }
                 | R::SeveralBudgets { .. }
@@ -179,6 +188,9 @@ impl Reason {
                 | R::TakesPodsOf { .. }
                 | R::ConsolidationDisabled
                 | R::ConsolidatedLately { .. }
+                | R::ConsolidationRegretted { .. }
+                | R::PriceUnknown
+                | R::NotLookedAt
                 | R::SavesTooLittle { .. }
                 | R::NothingCheaper
         )
@@ -280,6 +292,9 @@ impl fmt::Display for Reason {
             R::SelectorMismatch { key, wanted, has: None } => write!(f, "label {key}={wanted} is missing"),
             R::NodeAffinityMismatch { keys } => write!(f, "node affinity on {} not met", keys.join(", ")),
             R::VolumeElsewhere { claim } => write!(f, "the volume of claim {claim} is elsewhere"),
+            R::NoVolumeLeft { claim } => {
+                write!(f, "there is no volume for claim {claim} to be had from here")
+            }
             R::TooSmall { resource, needs, has } => {
                 write!(f, "needs {}, has {}", amount(resource, *needs), bare_amount(resource, *has))
             }
@@ -339,6 +354,12 @@ impl fmt::Display for Reason {
             R::PodProtected { pod, annotation } => write!(f, "pod {pod} has annotation {annotation}"),
             R::WaitsForCompletion { pod } => write!(f, "pod {pod} is to run to its end"),
             R::PodWithoutOwner { pod } => write!(f, "pod {pod} has no controller that would make it anew"),
+            R::TooFewReplicas { pod, replicas, needed } => {
+                write!(f, "the controller of pod {pod} has {replicas} pods, {needed} are needed to spare one")
+            }
+            R::SystemPodIsYoung { pod, until } => {
+                write!(f, "pod {pod} of the system has no budget and is left alone until {until}")
+            }
             R::LocalStorage { pod, volume } => {
                 write!(f, "pod {pod} keeps data on the node in volume {volume}")
             }
@@ -354,8 +375,13 @@ impl fmt::Display for Reason {
             R::PodsFitElsewhere { pods } => write!(f, "goes, its {pods} pods fit elsewhere"),
             R::ConsolidationDisabled => write!(f, "consolidation is off for its group"),
             R::ConsolidatedLately { until } => write!(f, "had its share of moves, rests until {until}"),
+            R::ConsolidationRegretted { until } => {
+                write!(f, "machines had to be bought after the last consolidation, no other before {until}")
+            }
+            R::PriceUnknown => write!(f, "its price is not known"),
+            R::NotLookedAt => write!(f, "there was no time to look at it"),
             R::SavesTooLittle { saving, needed } => {
-                write!(f, "would save {} per hour, {} is asked for", money(*saving), money(*needed))
+                write!(f, "could save {} per hour, {} is asked for", money(*saving), money(*needed))
             }
             R::NothingCheaper => write!(f, "nothing cheaper holds its pods"),
             R::Replaced { by, saving } => {

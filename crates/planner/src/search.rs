@@ -65,7 +65,7 @@ pub(crate) fn improve(
         .all
         .iter()
         .map(|demand| board.class(demand.class))
-        .any(|kind| !kind.spread.is_empty() || !kind.affinity.is_empty());
+        .any(|kind| !(kind.spread.is_empty() && kind.affinity.is_empty() && kind.claims.is_empty()));
     let mut offers = market.allowed.clone();
     offers.sort_by_key(|template| {
         let kind = &board.templates[*template as usize];
@@ -233,6 +233,7 @@ impl Search<'_, '_> {
         }
         new.sort_unstable();
         new.hash(&mut hasher);
+        self.state.given.hash(&mut hasher);
         for demand in &self.skipped {
             demand.class.hash(&mut hasher);
         }

@@ -1,9 +1,13 @@
 //! What is where, at one moment of thinking. Everything that is tried is written to a journal and can be taken back, so
 //! that no copy of the cluster is ever made.
 
+mod claims;
+mod objections;
+
+pub(crate) use objections::too_small;
+
 use crate::board::{Board, BoardNode, ClassId, CounterKind, FRESH, NOWHERE, NodeOrigin, Port};
 use crate::intern::{Map, Sym};
-use crate::reason::Reason;
 
 pub(crate) type NodeId = u32;
 pub(crate) type TemplateId = u32;
@@ -38,6 +42,7 @@ enum Step {
     Opened,
     Retyped { node: NodeId, before: TemplateId },
     Closed { node: NodeId, before: bool },
+    Stood,
 }
 
 pub(crate) struct State<'a> {
@@ -48,6 +53,8 @@ pub(crate) struct State<'a> {
     domains: Vec<u32>,
     /// Nodes that were there before anything was opened.
     pub existing: usize,
+    /// Nodes of which spread constraints know: those that were there, and those of the plan that are taken for granted.
+    standing: usize,
     /// By counter: where its numbers begin; for host names unused.
     offsets: Vec<usize>,
     table: Vec<i32>,
@@ -63,6 +70,12 @@ pub(crate) struct State<'a> {
     totals: Vec<i32>,
     host_key: Option<usize>,
     single: Map<Sym, i64>,
+    /// By open claim: its volume and how many pods use it.
+    pub given: Vec<Option<(u32, i64)>>,
+    /// By volume.
+    taken: Vec<bool>,
+    /// Pods are put where they would go, not where they are: those that run have their volumes, whatever their claims say.
+    planning: bool,
     journal: Vec<Step>,
 }
 
@@ -87,6 +100,7 @@ impl<'a> State<'a> {
             free: Vec::with_capacity(board.nodes.len() * board.width()),
             domains: Vec::with_capacity(board.nodes.len() * board.keys.len()),
             existing: board.nodes.len(),
+            standing: board.nodes.len(),
             offsets,
             table: vec![0; length],
             eligible: vec![0; length],
@@ -97,6 +111,9 @@ impl<'a> State<'a> {
             totals: vec![0; board.counters.len()],
             host_key,
             single: Map::default(),
+            given: vec![None; board.open_claims.len()],
+            taken: vec![false; board.input.volumes.len()],
+            planning: false,
             journal: Vec::new(),
         };
         for node in &board.nodes {
@@ -193,9 +210,16 @@ impl<'a> State<'a> {
                 Some(Step::Opened) => self.close_last(),
                 Some(Step::Retyped { node, before }) => self.change_type(node, before),
                 Some(Step::Closed { node, before }) => self.places[node as usize].open = before,
+                Some(Step::Stood) => self.unstand_last(),
                 None => break,
             }
         }
+    }
+
+    /// From here on it is about what could be.
+    pub fn plan(&mut self) {
+        self.settle();
+        self.planning = true;
     }
 
     /// Forgets how to take back what was done.
@@ -250,6 +274,14 @@ impl<'a> State<'a> {
             self.greet(*daemon, node, 1);
         }
         self.journal.push(Step::Opened);
+        node
+    }
+
+    /// A node of the plan that is there from now on, for spread constraints too.
+    pub fn open_standing(&mut self, template: TemplateId) -> NodeId {
+        let node = self.open(template);
+        self.stand_next();
+        self.journal.push(Step::Stood);
         node
     }
 
@@ -338,6 +370,9 @@ impl<'a> State<'a> {
             }
             attached.retain(|(_, _, users)| *users > 0);
         }
+        if self.planning && !kind.claims.is_empty() {
+            self.give_volumes(class, node, count);
+        }
         for claim in &kind.single {
             *self.single.entry(*claim).or_insert(0) += count;
         }
@@ -371,7 +406,7 @@ impl<'a> State<'a> {
                 0
             }
         };
-        if kind.filter.is_some() && (node as usize) < self.existing {
+        if kind.filter.is_some() && (node as usize) < self.standing {
             let histogram = &mut self.histograms[counter as usize];
             let (before, after) =
                 (usize::try_from(before).unwrap_or(0), usize::try_from(before + delta).unwrap_or(0));
@@ -402,7 +437,6 @@ impl<'a> State<'a> {
         if !key.dense {
             return match self.law {
                 Law::Universe if self.possible_host[number] => 0,
-                Law::Planned => self.planned_minimum(counter, min_domains),
                 _ => {
                     let histogram = &self.histograms[number];
                     let domains: i32 = histogram.iter().sum();
@@ -428,56 +462,50 @@ impl<'a> State<'a> {
         if domains == 0 || domains < min_domains { 0 } else { least }
     }
 
-    fn planned_minimum(&self, counter: u32, min_domains: i32) -> i32 {
-        let Some(filter) = self.board.counters[counter as usize].filter else { return 0 };
-        let counting = (0u32..)
-            .zip(&self.places)
-            .filter(|(node, place)| self.there(*node) && self.board.counts(filter, place.class));
-        let mut least = i32::MAX;
-        let mut domains = 0;
-        for (node, _) in counting {
-            if let Some(count) = self.count_at(counter, node) {
-                least = least.min(count);
-                domains += 1;
-            }
-        }
-        if domains == 0 || domains < min_domains { 0 } else { least }
-    }
-
-    fn there(&self, node: NodeId) -> bool {
-        self.board.nodes.get(node as usize).is_none_or(is_there)
-    }
-
     /// From here on the nodes of the plan are taken for granted, and no others come.
     pub fn plan_stands(&mut self) {
         self.law = Law::Planned;
-        for (number, counter) in self.board.counters.iter().enumerate() {
-            let Some(filter) = counter.filter else { continue };
-            if !self.board.keys[counter.key as usize].dense {
-                continue;
-            }
-            for (node, place) in (0u32..).zip(&self.places).skip(self.existing) {
-                let domain = self.domain(node, counter.key);
-                if domain != NOWHERE && self.board.counts(filter, place.class) {
-                    self.eligible[self.offsets[number] + domain as usize] += 1;
-                }
-            }
+        while self.standing < self.places.len() {
+            self.stand_next();
         }
     }
 
     /// The opposite, before anything is taken back.
     pub fn plan_falls(&mut self, law: Law) {
         self.law = law;
-        for (number, counter) in self.board.counters.iter().enumerate() {
+        while self.standing > self.existing {
+            self.unstand_last();
+        }
+    }
+
+    fn stand_next(&mut self) {
+        self.count_domains(self.standing, 1);
+        self.standing += 1;
+    }
+
+    fn unstand_last(&mut self) {
+        self.standing -= 1;
+        self.count_domains(self.standing, -1);
+    }
+
+    /// The domains that a node adds to those over which spread is measured.
+    fn count_domains(&mut self, place: usize, delta: i32) {
+        let board = self.board;
+        let node = u32::try_from(place).unwrap_or(u32::MAX);
+        let class = self.places[place].class;
+        for (number, counter) in (0u32..).zip(&board.counters) {
             let Some(filter) = counter.filter else { continue };
-            if !self.board.keys[counter.key as usize].dense {
+            let domain = self.domain(node, counter.key);
+            if domain == NOWHERE || !board.counts(filter, class) {
                 continue;
             }
-            for (node, place) in (0u32..).zip(&self.places).skip(self.existing) {
-                let domain = self.domain(node, counter.key);
-                if domain != NOWHERE && self.board.counts(filter, place.class) {
-                    self.eligible[self.offsets[number] + domain as usize] -= 1;
-                }
+            if board.keys[counter.key as usize].dense {
+                self.eligible[self.offsets[number as usize] + domain as usize] += delta;
+            } else {
+                let count = usize::try_from(self.count_at(number, node).unwrap_or(0)).unwrap_or(0);
+                let histogram = &mut self.histograms[number as usize];
+                histogram.resize(histogram.len().max(count + 1), 0);
+                histogram[count] += delta;
             }
         }
     }
@@ -501,6 +529,7 @@ impl<'a> State<'a> {
         let ident = self.board.ident(class);
         let place = &self.places[node as usize];
         kind.ports.iter().all(|port| !place.ports.iter().any(|taken| taken.clashes(*port)))
+            && (kind.claims.is_empty() || self.lacks_volume(class, node).is_none())
             && (kind.volumes.is_empty() || self.over_attach_limit(class, node).is_none())
             && kind.single.iter().all(|claim| self.single.get(claim).is_none_or(|users| *users == 0))
             && kind.anti.iter().all(|counter| self.count_at(*counter, node).is_none_or(|count| count == 0))
@@ -549,85 +578,6 @@ impl<'a> State<'a> {
         })
     }
 
-    /// Why a pod of the class cannot be put here.
-    pub fn objection(&self, class: ClassId, node: NodeId) -> Option<Reason> {
-        let board = self.board;
-        let kind = board.class(class);
-        let place = &self.places[node as usize];
-        if let Some(refusal) = &kind.refusal {
-            return Some(refusal.clone());
-        }
-        if !place.open {
-            return Some(Reason::NotReady);
-        }
-        if let Some(reason) = board.disagreement(kind.demand, place.class) {
-            return Some(reason);
-        }
-        if let Some(reason) = too_small(board, &kind.request, self.free(node)) {
-            return Some(reason);
-        }
-        if let Some(port) =
-            kind.ports.iter().find(|port| place.ports.iter().any(|taken| taken.clashes(**port)))
-        {
-            return Some(Reason::PortTaken { port: port.number });
-        }
-        if let Some((driver, limit)) = self.over_attach_limit(class, node) {
-            return Some(Reason::AttachLimit { driver: board.symbols.name(driver).to_owned(), limit });
-        }
-        if let Some(claim) =
-            kind.single.iter().find(|claim| self.single.get(claim).is_some_and(|users| *users > 0))
-        {
-            return Some(Reason::ClaimInUse { claim: board.symbols.name(*claim).to_owned() });
-        }
-        self.topology_objection(class, node)
-    }
-
-    fn topology_objection(&self, class: ClassId, node: NodeId) -> Option<Reason> {
-        let board = self.board;
-        let kind = board.class(class);
-        let key_of = |counter: u32| {
-            board.symbols.name(board.keys[board.counters[counter as usize].key as usize].name).to_owned()
-        };
-        let domain_of = |counter: u32| {
-            let key = board.counters[counter as usize].key;
-            let domain = self.domain(node, key) as usize;
-            let name = board.keys[key as usize].domains.get(domain).map(|domain| board.symbols.name(*domain));
-            name.map_or("new", |name| name.trim_start_matches('\u{0}')).to_owned()
-        };
-        let near = |counters: &[u32]| {
-            counters
-                .iter()
-                .copied()
-                .find(|counter| self.count_at(*counter, node).is_some_and(|count| count > 0))
-        };
-        if let Some(counter) = near(&kind.anti) {
-            return Some(Reason::AntiAffinity { key: key_of(counter), domain: domain_of(counter) });
-        }
-        if let Some(counter) = near(&board.ident(class).forbidden) {
-            return Some(Reason::Unwanted { key: key_of(counter), domain: domain_of(counter) });
-        }
-        if !kind.affinity.is_empty() && !self.affinity_met(class, node) {
-            let unmet =
-                kind.affinity.iter().find(|counter| self.count_at(**counter, node).is_none_or(|n| n == 0));
-            return unmet.map(|counter| Reason::AffinityUnmet { key: key_of(*counter) });
-        }
-        for check in &kind.spread {
-            let Some(count) = self.count_at(check.counter, node) else {
-                return Some(Reason::TopologyKeyMissing { key: key_of(check.counter) });
-            };
-            let skew = count + i32::from(check.self_match) - self.minimum(check.counter, check.min_domains);
-            if skew > check.max_skew {
-                return Some(Reason::SpreadExceeded {
-                    key: key_of(check.counter),
-                    domain: domain_of(check.counter),
-                    skew,
-                    max_skew: check.max_skew,
-                });
-            }
-        }
-        None
-    }
-
     /// Pods of the class can be put on one node many at once: none of them minds the others.
     pub fn in_bulk(&self, class: ClassId) -> bool {
         let kind = self.board.class(class);
@@ -635,6 +585,7 @@ impl<'a> State<'a> {
             && kind.spread.is_empty()
             && kind.ports.is_empty()
             && kind.volumes.is_empty()
+            && kind.claims.is_empty()
             && kind.single.is_empty()
     }
 
@@ -649,6 +600,7 @@ impl<'a> State<'a> {
         let host = |counter: &u32| Some(board.counters[*counter as usize].key as usize) == self.host_key;
         let kind = board.class(class);
         kind.affinity.is_empty()
+            && kind.claims.is_empty()
             && kind.anti.iter().all(host)
             && kind.spread.iter().all(|check| host(&check.counter))
             && board.ident(class).forbidden.iter().all(host)
@@ -680,10 +632,4 @@ pub(crate) fn room_in(request: &[i64], free: &[i64]) -> i64 {
         .map(|(amount, free)| (*free).max(0) / amount)
         .min()
         .unwrap_or(0)
-}
-
-pub(crate) fn too_small(board: &Board<'_>, request: &[i64], free: &[i64]) -> Option<Reason> {
-    let lacking = (0..request.len()).find(|at| request[*at] > free[*at] && request[*at] > 0)?;
-    let (resource, needs, has) = (board.resources[lacking].clone(), request[lacking], free[lacking]);
-    Some(Reason::TooSmall { resource, needs, has })
 }

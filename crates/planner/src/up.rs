@@ -5,7 +5,7 @@ mod explain;
 
 use crate::board::{Board, build};
 use crate::market::{Ledger, Market};
-use crate::model::{Cluster, Price};
+use crate::model::{Cluster, Group, Price};
 use crate::pack::{Demand, Packing, Put, order};
 use crate::plan::{Binding, NewMachine, ScaleUp, Target};
 use crate::populate::{Waiting, populate};
@@ -31,7 +31,7 @@ pub fn scale_up(cluster: &Cluster) -> ScaleUp {
     finish(&mut state, &board, &waiting, &gates, hopeless, served, solution)
 }
 
-/// What fits where nodes are needs nothing.
+/// What fits where nodes are, and needs nothing.
 pub(crate) struct Served {
     pub puts: Vec<Put>,
     pub left: Vec<Demand>,
@@ -40,7 +40,7 @@ pub(crate) struct Served {
     pub all: Vec<Demand>,
 }
 
-fn settle(state: &mut State<'_>, market: &Market, ledger: &Ledger, demands: &[Demand]) -> Served {
+pub(crate) fn settle(state: &mut State<'_>, market: &Market, ledger: &Ledger, demands: &[Demand]) -> Served {
     let board = state.board;
     let mark = state.mark();
     // Those that cannot go to a new node first, then as the scheduler would.
@@ -159,6 +159,9 @@ fn finish(
             }
         }
     }
+    if plan.bindings.iter().any(|binding| matches!(binding.target, Target::New(_))) {
+        plan.regrets = regrets(board.input);
+    }
     let explainer = explain::Explainer::new(state, gates, &solution);
     plan.pods = explainer.verdicts(waiting, &queues, &hopeless);
     plan.groups = solution
@@ -170,6 +173,13 @@ fn finish(
         })
         .collect();
     plan
+}
+
+fn regrets(input: &Cluster) -> Vec<usize> {
+    let lately = |group: &Group| {
+        group.last_consolidation.is_some_and(|last| input.now < last + group.consolidation.pause)
+    };
+    (0..input.groups.len()).filter(|group| lately(&input.groups[*group])).collect()
 }
 
 /// Pods of a class, how many have a place, and where.

@@ -35,7 +35,7 @@ fn letter(rng: &mut Rng) -> &'static str {
     ["a", "b", "c", "d", "e", "f", "g"][rng.usize(..7)]
 }
 
-fn size(rng: &mut Rng) -> Resources {
+pub fn size(rng: &mut Rng) -> Resources {
     let cpu = [100, 250, 500, 1000, 1500][rng.usize(..5)];
     let memory = [100, 256, 512, 1024, 2048, 4096][rng.usize(..6)];
     Resources::new(cpu, memory * MI)
@@ -43,6 +43,10 @@ fn size(rng: &mut Rng) -> Resources {
 
 fn labels(key: &str, value: &str) -> BTreeMap<String, String> {
     [(key.to_owned(), value.to_owned())].into()
+}
+
+pub fn term(key: &str, selector: Selector) -> PodTerm {
+    PodTerm { topology_key: key.to_owned(), selector: Some(selector), ..PodTerm::default() }
 }
 
 fn pods(count: usize) -> Vec<Pod> {
@@ -55,11 +59,6 @@ fn pods(count: usize) -> Vec<Pod> {
                 containers: vec![Container { requests, ..Container::default() }],
                 labels: labels("my-label", letter(rng)),
                 ..PodSpec::default()
-            };
-            let term = |key: &str, selector: Selector| PodTerm {
-                topology_key: key.to_owned(),
-                selector: Some(selector),
-                ..PodTerm::default()
             };
             match at % 5 {
                 kind @ (1 | 2) => spec.spread.push(Spread {

@@ -1,4 +1,5 @@
 mod autoscaler;
+mod consolidation;
 mod karpenter;
 
 use crate::Report;
@@ -13,5 +14,6 @@ pub const ALL: &[(&str, Case)] = &[
     ("autoscaler-up", autoscaler::up),
     ("autoscaler-down", autoscaler::down),
     ("scan", karpenter::scan),
+    ("consolidation", consolidation::scan),
     ("large", autoscaler::large),
 ];

@@ -3,7 +3,7 @@
 use super::classes::Class;
 use super::nodes::NodeMaker;
 use super::terms::{Counter, CounterKind, Matcher};
-use super::{Board, ClassId, Filter, Ident, Key, Static, blank};
+use super::{Board, ClassId, Filter, Ident, Key, OpenClaim, Reach, Static, blank};
 use crate::intern::{Map, Pool, Set, Sym, Symbols};
 use crate::model::{Cluster, Effect, Phase, PodSpec, Resources, Toleration, TolerationOperator, keys};
 use crate::requests::effective;
@@ -27,6 +27,9 @@ pub(crate) struct Builder<'a> {
     pub keys: Pool<Sym>,
     pub claims: Map<(Sym, Sym), usize>,
     pub volumes: Map<Sym, usize>,
+    pub open_claims: Vec<OpenClaim>,
+    /// By volume: once it is known.
+    pub reach: Vec<Option<Reach>>,
     /// Some node has, or would have, a taint that only asks.
     pub soft_taints: bool,
 }
@@ -57,6 +60,8 @@ pub(crate) fn build(input: &Cluster) -> Board<'_> {
         keys: Pool::default(),
         claims: Map::default(),
         volumes: Map::default(),
+        open_claims: Vec::new(),
+        reach: vec![None; input.volumes.len()],
         soft_taints: soft_taints(input),
     };
     for (at, claim) in input.claims.iter().enumerate() {
@@ -75,10 +80,14 @@ pub(crate) fn build(input: &Cluster) -> Board<'_> {
             _ => builder.class_of(&pod.namespace, &pod.spec),
         })
         .collect();
+    // All of them live until the last class is found: a class is looked up by the address of its spec.
+    let specs: Vec<Arc<PodSpec>> =
+        input.daemon_sets.iter().map(|set| Arc::new(with_daemon_tolerations(&set.spec))).collect();
     let daemons: Vec<ClassId> = input
         .daemon_sets
         .iter()
-        .map(|set| builder.class_of(&set.namespace, &Arc::new(with_daemon_tolerations(&set.spec))))
+        .zip(&specs)
+        .map(|(set, spec)| builder.class_of(&set.namespace, spec))
         .collect();
     let resources = amounts(&mut builder.classes);
     finish(builder, resources, pod_class, &daemons)
@@ -124,6 +133,8 @@ fn finish<'a>(
         node_classes: node_classes.items,
         nodes: Vec::new(),
         templates: Vec::new(),
+        open_claims: builder.open_claims,
+        reach: builder.reach.into_iter().map(Option::flatten).collect(),
     };
     super::nodes::settle(&mut board, nodes, templates, daemons);
     board
@@ -196,6 +207,7 @@ fn relevant_keys(builder: &mut Builder<'_>) -> Set<Sym> {
             note(&[Need { key: *key, test: Test::Exists }]);
         }
     }
+    builder.reach.iter().flatten().flatten().flatten().for_each(|needs| note(needs));
     relevant
 }
 

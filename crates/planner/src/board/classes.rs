@@ -36,6 +36,8 @@ pub(crate) struct Class {
     pub volumes: Vec<(Sym, Sym)>,
     /// Claims that only one pod may use.
     pub single: Vec<Sym>,
+    /// Claims that get a volume that is there, or none; those that ask for least first.
+    pub claims: Vec<u32>,
     /// The same pod with its preferences as demands, most demanding first.
     pub ladder: Vec<ClassId>,
 }
@@ -111,7 +113,7 @@ impl Builder<'_> {
                 class
             }
         };
-        // The pointer stays good: the input outlives the board.
+        // The address stays good as long as classes are looked for: whoever asks keeps the spec until then.
         self.by_pointer.insert(pointer, class);
         class
     }
@@ -174,6 +176,7 @@ impl Builder<'_> {
             ports: Vec::new(),
             volumes: Vec::new(),
             single: Vec::new(),
+            claims: Vec::new(),
             ladder: Vec::new(),
         };
         let mut demand = self.demand(spec, strict);
@@ -290,17 +293,23 @@ impl Builder<'_> {
             .as_ref()
             .and_then(|class| self.input.storage_classes.iter().find(|storage| storage.name == *class));
         let Some(storage) = storage else { return Some(Reason::ClaimWithoutClass { claim: name }) };
+        // Also where no such pod can come: one that runs has its volume, whatever is not known of it yet.
+        class.volumes.push((self.symbols.of(&storage.provisioner), full));
         if !storage.wait_for_first_consumer {
             return Some(Reason::ClaimUnbound { claim: name });
         }
         if storage.provisioner == NO_PROVISIONER {
-            return Some(Reason::ClaimNotProvisioned { claim: name });
+            let Some(open) = self.open_claim(full, claim) else {
+                return Some(Reason::ClaimNotProvisioned { claim: name });
+            };
+            class.claims.push(open);
+            class.claims.sort_by_key(|claim| self.open_claims[*claim as usize].request);
+            return None;
         }
         if !storage.allowed_topologies.is_empty() {
             let terms = node_terms(&mut self.symbols, &storage.allowed_topologies);
             demand.volumes.push((symbol, terms));
         }
-        class.volumes.push((self.symbols.of(&storage.provisioner), full));
         None
     }
 

@@ -359,7 +359,7 @@ pub(crate) fn settle(
     board.templates = templates;
     let there = daemons_there(board);
     for at in 0..board.nodes.len() {
-        if !board.nodes[at].booting {
+        if !board.nodes[at].booting || !crate::state::is_there(&board.nodes[at]) {
             continue;
         }
         let node_class = board.nodes[at].class;

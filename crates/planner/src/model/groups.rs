@@ -27,6 +27,10 @@ pub struct Group {
     pub paused: bool,
     pub last_scale_up: Option<Time>,
     pub last_scale_down: Option<Time>,
+    /// When a consolidation last took nodes of it.
+    pub last_consolidation: Option<Time>,
+    /// When one was last followed by a purchase; the planner says when that is.
+    pub regretted: Option<Time>,
     /// Since when measured usage is above a threshold; the planner says what to write.
     pub hot_since: Option<Time>,
 }
@@ -50,6 +54,8 @@ impl Default for Group {
             paused: false,
             last_scale_up: None,
             last_scale_down: None,
+            last_consolidation: None,
+            regretted: None,
             hot_since: None,
         }
     }
@@ -131,10 +137,13 @@ pub struct Consolidation {
     pub saving_per_pod: Price,
     /// Seconds a node is left alone after it was part of one, and after it came.
     pub pause: i64,
+    /// Seconds a group is left alone when machines had to be bought within the pause after one: the scheduler puts pods
+    /// where it likes, and what it does once it will do again.
+    pub regret: i64,
 }
 
 impl Default for Consolidation {
     fn default() -> Self {
-        Self { enabled: false, minimum_saving: 15, saving_per_pod: 0, pause: 3600 }
+        Self { enabled: false, minimum_saving: 15, saving_per_pod: 0, pause: 3600, regret: 86_400 }
     }
 }

@@ -16,6 +16,8 @@ pub struct Settings {
     pub margin: Margin,
     /// Pods per node where nothing else is known.
     pub default_pods: i64,
+    /// A controller with fewer pods than this keeps the nodes they are on; not asked of Jobs.
+    pub min_replicas: u32,
     /// With at most so many pending pods a bounded exhaustive search is tried after the quick one.
     pub search_pods: usize,
     /// Its steps.
@@ -32,6 +34,7 @@ impl Default for Settings {
             limits: BTreeMap::new(),
             margin: Margin::default(),
             default_pods: 110,
+            min_replicas: 0,
             search_pods: 12,
             search_steps: 20_000,
         }

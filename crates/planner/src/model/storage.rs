@@ -13,6 +13,9 @@ pub struct Claim {
     pub volume: Option<String>,
     /// `ReadWriteOncePod`.
     pub single_pod: bool,
+    /// How much it asks for, and how it must be accessible; of interest only where nobody provisions its class.
+    pub request: i64,
+    pub modes: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -26,6 +29,11 @@ pub struct PersistentVolume {
     pub driver: Option<String>,
     /// A directory or disk of one node: it does not move with the pod.
     pub local: bool,
+    /// Belongs to no claim, and any of its class may have it that asks for no more.
+    pub available: bool,
+    pub class: Option<String>,
+    pub capacity: i64,
+    pub modes: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -171,7 +171,11 @@ fn verified(state: &mut State<'_>, served: &Served, solution: Solution) -> Solut
 }
 
 /// Groups without mixing and without nodes, and the types they could start with, most promising first.
-fn undecided<'b>(board: &'b Board<'_>, open: &[TemplateId], left: &[Demand]) -> Vec<(usize, Vec<&'b str>)> {
+pub(crate) fn undecided<'b>(
+    board: &'b Board<'_>,
+    open: &[TemplateId],
+    left: &[Demand],
+) -> Vec<(usize, Vec<&'b str>)> {
     let mut groups: BTreeMap<usize, Vec<(f64, &str)>> = BTreeMap::new();
     let market = Market::new(board, open.to_vec());
     for template in open {
@@ -185,7 +189,9 @@ fn undecided<'b>(board: &'b Board<'_>, open: &[TemplateId], left: &[Demand]) -> 
         });
         let types = groups.entry(kind.group).or_default();
         let name = offering_name(board, kind.group, kind.offering);
-        if (useful || left.is_empty()) && !types.iter().any(|(_, other)| *other == name) {
+        // To reach its minimum a group may start with one that helps no pod.
+        let short = board.input.groups[kind.group].min > 0;
+        if (useful || short || left.is_empty()) && !types.iter().any(|(_, other)| *other == name) {
             #[allow(clippy::cast_precision_loss)] // A score, not an amount.
             let density = kind.price as f64 / market.value(&kind.free).max(f64::MIN_POSITIVE);
             types.push((density, name));

@@ -1,9 +1,11 @@
 //! The rules again, written apart from the solver: strings, loops, no counters. It replays a plan and says which
 //! binding breaks which rule.
 
+mod storage;
+
+use hostler_planner::NewMachine;
 use hostler_planner::model::*;
-use hostler_planner::{NewMachine, ScaleUp, Target};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 #[derive(Clone)]
 pub struct Guest {
@@ -38,6 +40,8 @@ pub struct World<'c> {
     /// What could be bought, with group and offering.
     pub offers: Vec<(NewMachine, Host)>,
     pub sight: Sight,
+    /// Which claims got which volume, and for how many pods.
+    pub given: BTreeMap<(String, String), (String, usize)>,
 }
 
 pub fn requests(spec: &PodSpec) -> BTreeMap<String, i64> {
@@ -169,93 +173,6 @@ impl World<'_> {
                 })
         };
         namespace && selects(selector.as_ref(), &other.spec.labels)
-    }
-
-    fn storage(&self, guest: &Guest, host: &Host) -> Result<(), String> {
-        let claims = |spec: &PodSpec| -> Vec<String> {
-            spec.volumes
-                .iter()
-                .filter_map(|v| match &v.source {
-                    VolumeSource::Claim(name) => Some(name.clone()),
-                    _ => None,
-                })
-                .collect()
-        };
-        let find = |namespace: &str, name: &str| {
-            self.cluster.claims.iter().find(|c| c.namespace == namespace && c.name == name)
-        };
-        // Driver and identity of what a claim attaches.
-        let attaches = |namespace: &str, name: &str| -> Option<(String, String)> {
-            let claim = find(namespace, name)?;
-            match &claim.volume {
-                Some(volume) => {
-                    let volume = self.cluster.volumes.iter().find(|v| v.name == *volume)?;
-                    Some((volume.driver.clone()?, volume.name.clone()))
-                }
-                None => {
-                    let class = self
-                        .cluster
-                        .storage_classes
-                        .iter()
-                        .find(|c| Some(&c.name) == claim.class.as_ref())?;
-                    Some((class.provisioner.clone(), format!("{namespace}/{name}")))
-                }
-            }
-        };
-        for name in claims(&guest.spec) {
-            let claim = find(&guest.namespace, &name).ok_or("claim missing")?;
-            match &claim.volume {
-                Some(volume) => {
-                    let volume =
-                        self.cluster.volumes.iter().find(|v| v.name == *volume).ok_or("volume missing")?;
-                    if volume.node_affinity.as_ref().is_some_and(|terms| !terms.iter().any(|t| term(t, host)))
-                    {
-                        return Err(format!("volume {} is elsewhere", volume.name));
-                    }
-                    let zone_keys = [keys::ZONE, keys::REGION];
-                    let zoned = zone_keys
-                        .iter()
-                        .any(|k| host.labels.contains_key(*k) && volume.labels.contains_key(*k));
-                    for key in zone_keys {
-                        if let (true, Some(zones)) = (zoned, volume.labels.get(key))
-                            && !host.labels.get(key).is_some_and(|zone| zones.split("__").any(|z| z == zone))
-                        {
-                            return Err(format!("volume {} is in another {key}", volume.name));
-                        }
-                    }
-                }
-                None => {
-                    let class =
-                        self.cluster.storage_classes.iter().find(|c| Some(&c.name) == claim.class.as_ref());
-                    let class = class.ok_or("no class")?;
-                    if !class.wait_for_first_consumer || class.provisioner == "kubernetes.io/no-provisioner" {
-                        return Err("claim will not be bound".into());
-                    }
-                    if !class.allowed_topologies.is_empty()
-                        && !class.allowed_topologies.iter().any(|t| term(t, host))
-                    {
-                        return Err("not provisioned here".into());
-                    }
-                }
-            }
-            let used = |g: &Guest| g.namespace == guest.namespace && claims(&g.spec).contains(&name);
-            if claim.single_pod && self.hosts.iter().flat_map(|h| &h.guests).any(used) {
-                return Err(format!("claim {name} is in use"));
-            }
-        }
-        let mut attached: BTreeSet<(String, String)> = BTreeSet::new();
-        for there in &host.guests {
-            attached.extend(claims(&there.spec).iter().filter_map(|name| attaches(&there.namespace, name)));
-        }
-        let before = attached.clone();
-        attached.extend(claims(&guest.spec).iter().filter_map(|name| attaches(&guest.namespace, name)));
-        for (driver, limit) in &host.limits {
-            let count = |set: &BTreeSet<(String, String)>| set.iter().filter(|(d, _)| d == driver).count();
-            if count(&attached) > count(&before) && count(&attached) > usize::try_from(*limit).unwrap() {
-                return Err(format!("more than {limit} volumes of {driver}"));
-            }
-        }
-        Ok(())
     }
 
     /// Whether the scheduler would let a pod onto a host as things are.
@@ -401,7 +318,24 @@ impl World<'_> {
     }
 
     pub fn put(&mut self, guest: Guest, at: usize) {
+        for (claim, volume) in self.found_volumes(&guest, &self.hosts[at]).unwrap_or_default() {
+            self.given.entry(claim).or_insert((volume, 0)).1 += 1;
+        }
         self.hosts[at].guests.push(guest);
+    }
+
+    /// The last one that was put there goes again.
+    pub fn take_back(&mut self, at: usize) {
+        let Some(guest) = self.hosts[at].guests.pop() else { return };
+        for (claim, _) in self.found_volumes(&guest, &self.hosts[at]).unwrap_or_default() {
+            let left = self.given.get_mut(&claim).map(|(_, users)| {
+                *users -= 1;
+                *users
+            });
+            if left == Some(0) {
+                self.given.remove(&claim);
+            }
+        }
     }
 }
 
@@ -566,7 +500,7 @@ pub fn world(cluster: &Cluster) -> World<'_> {
         }
         hosts.push(host);
     }
-    let mut world = World { cluster, hosts, offers: Vec::new(), sight: Sight::Nodes };
+    let mut world = World { cluster, hosts, offers: Vec::new(), sight: Sight::Nodes, given: BTreeMap::new() };
     for machine in &cluster.machines {
         let group = cluster.groups.iter().find(|g| g.name == machine.group);
         let offering = group.and_then(|g| {
@@ -607,45 +541,4 @@ pub fn world(cluster: &Cluster) -> World<'_> {
 pub fn new_host(cluster: &Cluster, machine: NewMachine, number: usize) -> Host {
     let group = &cluster.groups[machine.group];
     unborn(cluster, group, &group.offerings[machine.offering], &format!("new {number}"))
-}
-
-/// Replays a plan. All its machines are there from the first binding to one of them on.
-pub fn check(cluster: &Cluster, plan: &ScaleUp) -> Result<(), String> {
-    let mut world = world(cluster);
-    let first = world.hosts.len();
-    let mut bound: BTreeSet<usize> = BTreeSet::new();
-    let mut come = false;
-    for (step, binding) in plan.bindings.iter().enumerate() {
-        let pod = &cluster.pods[binding.pod];
-        if !bound.insert(binding.pod) || !waits(cluster, pod) {
-            return Err(format!("step {step}: pod {} bound twice or not waiting", pod.name));
-        }
-        let at = match binding.target {
-            Target::Node(at) => at,
-            Target::Machine(at) => cluster.nodes.len() + at,
-            Target::New(at) => {
-                if !come {
-                    come = true;
-                    let new = plan.machines.iter().enumerate();
-                    world.hosts.extend(new.map(|(number, machine)| new_host(cluster, *machine, number)));
-                }
-                first + at
-            }
-        };
-        world
-            .allows(&guest(pod), at)
-            .map_err(|why| format!("step {step}: pod {} on {:?}: {why}", pod.name, binding.target))?;
-        world.put(guest(pod), at);
-    }
-    let waiting: BTreeSet<usize> =
-        (0..cluster.pods.len()).filter(|at| waits(cluster, &cluster.pods[*at])).collect();
-    let unplaced: BTreeSet<usize> = plan.unplaced().into_iter().collect();
-    if &waiting - &bound != unplaced {
-        return Err("bound and unplaced are not all that wait".into());
-    }
-    let price: Price = plan.machines.iter().map(|machine| machine.price(cluster)).sum();
-    if price != plan.price {
-        return Err(format!("price is {price}, not {}", plan.price));
-    }
-    crate::sizes::sizes(cluster, &plan.machines)
 }

@@ -49,7 +49,9 @@ pub fn best(cluster: &Cluster, steps: usize) -> Option<Best> {
         }
     }
     let ordered = kinds.iter().any(|(kind, _)| {
-        !kind.spec.affinity.pods.required.is_empty() || kind.spec.spread.iter().any(|s| s.hard)
+        !kind.spec.volumes.is_empty()
+            || !kind.spec.affinity.pods.required.is_empty()
+            || kind.spec.spread.iter().any(|s| s.hard)
     });
     kinds.sort_by_key(|(kind, _)| std::cmp::Reverse(kind.spec.containers[0].requests.cpu));
     let mut search = Search {
@@ -187,7 +189,7 @@ impl Search<'_> {
         self.put.entry(at).or_default().push(kind);
         self.step();
         self.put.get_mut(&at).unwrap().pop();
-        self.world.hosts[at].guests.pop();
+        self.world.take_back(at);
     }
 
     fn fingerprint(&self) -> String {
@@ -201,6 +203,7 @@ impl Search<'_> {
             };
             lines.push(format!("{host}:{kinds:?}"));
         }
+        lines.extend(self.world.given.iter().map(|given| format!("{given:?}")));
         lines.sort_unstable();
         lines.join(";")
     }

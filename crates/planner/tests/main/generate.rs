@@ -16,6 +16,8 @@ pub struct Bounds {
 
 pub const SMALL: Bounds = Bounds { nodes: 3, running: 5, kinds: 4, waiting: 10, offerings: 4, groups: 2 };
 pub const MEDIUM: Bounds = Bounds { nodes: 12, running: 40, kinds: 9, waiting: 60, offerings: 9, groups: 4 };
+/// Many nodes, few pods that wait.
+pub const SETTLED: Bounds = Bounds { nodes: 16, running: 70, kinds: 7, waiting: 6, offerings: 9, groups: 3 };
 
 const ZONES: [&str; 3] = ["a", "b", "c"];
 const APPS: [&str; 3] = ["web", "db", "job"];
@@ -214,7 +216,7 @@ fn storage(rng: &mut Rng, cluster: &mut Cluster) -> usize {
                 labels: if by_label { map(&[(keys::ZONE, zone)]) } else { BTreeMap::new() },
                 node_affinity: (!by_label).then(|| vec![NodeTerm { labels, fields: Vec::new() }]),
                 driver: Some("csi".to_owned()),
-                local: false,
+                ..PersistentVolume::default()
             });
         }
         cluster.claims.push(Claim {
@@ -223,9 +225,44 @@ fn storage(rng: &mut Rng, cluster: &mut Cluster) -> usize {
             class: Some(word(rng, &["waits", "waits", "at-once"]).to_owned()),
             volume: bound.then(|| format!("volume{at}")),
             single_pod: chance(rng, 30),
+            ..Claim::default()
         });
     }
+    volumes_by_hand(&mut rng.clone(), cluster);
     3
+}
+
+/// Some claims get one of a few volumes that are there.
+fn volumes_by_hand(rng: &mut Rng, cluster: &mut Cluster) {
+    cluster.storage_classes.push(StorageClass {
+        name: "by-hand".to_owned(),
+        provisioner: "kubernetes.io/no-provisioner".to_owned(),
+        wait_for_first_consumer: true,
+        ..StorageClass::default()
+    });
+    for claim in cluster.claims.iter_mut().filter(|claim| claim.volume.is_none()) {
+        if chance(rng, 50) {
+            claim.class = Some("by-hand".to_owned());
+            claim.request = rng.i64(1..4);
+            claim.modes = if chance(rng, 20) { vec!["ReadWriteMany".to_owned()] } else { Vec::new() };
+        }
+    }
+    for at in 0..rng.usize(..4) {
+        let requirement = match rng.u32(..4) {
+            0 => Some(Requirement::new(keys::HOSTNAME, Operator::In, &[word(rng, &["n0", "n1"])])),
+            1 => None,
+            _ => Some(Requirement::new(keys::ZONE, Operator::In, &[word(rng, &ZONES)])),
+        };
+        cluster.volumes.push(PersistentVolume {
+            name: format!("by-hand{at}"),
+            node_affinity: requirement.map(|own| vec![NodeTerm { labels: vec![own], fields: Vec::new() }]),
+            available: chance(rng, 90),
+            class: Some(word(rng, &["by-hand", "by-hand", "waits"]).to_owned()),
+            capacity: rng.i64(1..5),
+            modes: if chance(rng, 70) { vec!["ReadWriteMany".to_owned()] } else { Vec::new() },
+            ..PersistentVolume::default()
+        });
+    }
 }
 
 fn group(rng: &mut Rng, at: usize, bounds: &Bounds, offerings: usize) -> Group {

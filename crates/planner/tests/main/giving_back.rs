@@ -1,15 +1,13 @@
 //! Scale-down: the checker's rules for nodes that go, and tables of nodes that stay.
 
-use crate::checker::{guest, selects, tied, waits, world};
-use crate::generate;
 use crate::properties::seeds;
+use crate::{generate, replay};
 use hostler_planner::model::*;
-use hostler_planner::{Explanation, Fate, Reason, ScaleDown, Target, scale_down, scale_up};
-use std::collections::BTreeMap;
+use hostler_planner::{Explanation, Fate, Reason, Target, scale_down, scale_up, usage};
 use std::sync::Arc;
 
-fn random(seed: u64) -> Cluster {
-    let mut cluster = generate::cluster(seed, &generate::MEDIUM);
+pub fn random(seed: u64, bounds: &generate::Bounds) -> Cluster {
+    let mut cluster = generate::cluster(seed, bounds);
     let mut rng = fastrand::Rng::with_seed(seed);
     for group in &mut cluster.groups {
         group.scale_down.cpu_threshold = [50, 80, 101][rng.usize(..3)];
@@ -17,15 +15,16 @@ fn random(seed: u64) -> Cluster {
         group.scale_down.enabled = rng.u32(..10) > 0;
         group.last_scale_up = (rng.u32(..10) == 0).then_some(9_990);
     }
+    cluster.settings.min_replicas = [0, 0, 0, 0, 0, 0, 30][rng.usize(..7)];
     for node in &mut cluster.nodes {
         node.unneeded_since = [Some(0), Some(0), Some(9_900), None][rng.usize(..4)];
         node.usage = (rng.u32(..10) > 6).then(|| Usage { cpu: rng.i64(0..2000), memory: rng.i64(0..2000) });
     }
     for pod in &mut cluster.pods {
-        if rng.u32(..12) == 0 {
+        if rng.u32(..20) == 0 {
             pod.owner = None;
         }
-        if rng.u32(..12) == 0 {
+        if rng.u32(..20) == 0 {
             let value = ["true", "false", "on-completion"][rng.usize(..3)].to_owned();
             pod.annotations.insert("cluster-autoscaler.kubernetes.io/safe-to-evict".to_owned(), value);
         }
@@ -41,87 +40,15 @@ fn random(seed: u64) -> Cluster {
     cluster
 }
 
-fn check(cluster: &Cluster, plan: &ScaleDown) -> Result<(), String> {
-    let mut world = world(cluster);
-    let mut allowed: Vec<i32> = cluster.budgets.iter().map(|budget| budget.allowed).collect();
-    let mut moves = plan.moves.iter().peekable();
-    let mut left: BTreeMap<&str, u32> = BTreeMap::new();
-    for node in cluster.nodes.iter().filter(|n| n.ready && !n.unschedulable && !n.draining) {
-        *left.entry(node.group.as_deref().unwrap_or("")).or_default() += 1;
-    }
-    for at in &plan.removed {
-        let node = &cluster.nodes[*at];
-        let group = cluster.groups.iter().find(|g| Some(&g.name) == node.group.as_ref()).ok_or("no group")?;
-        let pause = group.last_scale_up.is_some_and(|last| last + group.scale_down.window > cluster.now);
-        let young =
-            node.unneeded_since.is_none_or(|since| since + group.scale_down.unneeded_time > cluster.now);
-        if !group.scale_down.enabled || group.paused || !node.ready || node.draining || pause || young {
-            return Err(format!("{} must not go", node.name));
-        }
-        let count = left.entry(group.name.as_str()).or_default();
-        *count -= 1;
-        if *count < group.min {
-            return Err(format!("{} has too few", group.name));
-        }
-        for pod in cluster.pods.iter().filter(|pod| pod.node.as_ref() == Some(&node.name)) {
-            let low = pod.spec.priority.is_some_and(|p| p < cluster.settings.priority_cutoff);
-            if pod.phase == Phase::Finished
-                || pod.deleting.is_some()
-                || tied(pod)
-                || low
-                || waits(cluster, pod)
-            {
-                continue;
-            }
-            let safe =
-                pod.annotations.get("cluster-autoscaler.kubernetes.io/safe-to-evict").map(String::as_str);
-            if safe != Some("true") && (safe.is_some() || pod.owner.is_none()) {
-                return Err(format!("{} must not be evicted", pod.name));
-            }
-            let budgets: Vec<usize> = (0..cluster.budgets.len())
-                .filter(|at| {
-                    let budget = &cluster.budgets[*at];
-                    budget.namespace == pod.namespace && selects(budget.selector.as_ref(), &pod.spec.labels)
-                })
-                .collect();
-            if budgets.len() > 1 {
-                return Err(format!("{} has two budgets", pod.name));
-            }
-            for budget in budgets {
-                allowed[budget] -= 1;
-                if allowed[budget] < 0 {
-                    return Err(format!("{} breaks a budget", pod.name));
-                }
-            }
-            let one = guest(pod);
-            let same = |g: &crate::checker::Guest| {
-                Arc::ptr_eq(&g.spec, &one.spec) && g.namespace == one.namespace && !g.leaving
-            };
-            let found = world.hosts[*at].guests.iter().position(same).ok_or("pod is not there")?;
-            world.hosts[*at].guests.remove(found);
-        }
-        world.hosts[*at].closed = true;
-        while let Some(binding) = moves.next_if(|b| cluster.pods[b.pod].node.as_ref() == Some(&node.name)) {
-            let to = match binding.target {
-                Target::Node(to) => to,
-                Target::Machine(to) | Target::New(to) => cluster.nodes.len() + to,
-            };
-            let pod = &cluster.pods[binding.pod];
-            world.allows(&guest(pod), to).map_err(|why| format!("{} of {}: {why}", pod.name, node.name))?;
-            world.put(guest(pod), to);
-        }
-    }
-    if moves.next().is_some() { Err("moves of nodes that stay".to_owned()) } else { Ok(()) }
-}
-
 #[test]
 fn what_goes_leaves_no_pod_behind() {
-    let mut removed = 0;
+    let (mut removed, mut contented) = (0, 0);
     for seed in seeds(3_000) {
-        let cluster = random(seed);
+        let bounds = if seed % 2 == 0 { &generate::MEDIUM } else { &generate::SETTLED };
+        let cluster = random(seed, bounds);
         let plan = scale_down(&cluster);
         removed += plan.removed.len();
-        check(&cluster, &plan).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        replay::down(&cluster, &plan).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         assert_eq!(plan.nodes.len(), cluster.nodes.len(), "seed {seed}: a reason for every node");
         assert_eq!(plan, scale_down(&cluster), "seed {seed}");
         // Nodes that stay have room for whatever had room before.
@@ -132,21 +59,22 @@ fn what_goes_leaves_no_pod_behind() {
             }
         }
         let gone: Vec<&String> = plan.removed.iter().map(|at| &cluster.nodes[*at].name).collect();
-        let moved = plan.moves.iter().all(|binding| matches!(binding.target, Target::Node(_)));
         after.nodes.retain(|node| !gone.contains(&&node.name));
         after.pods.retain(|pod| pod.node.as_ref().is_none_or(|node| !gone.contains(&node)));
-        if moved && cluster.pods.iter().all(|pod| pod.node.is_some()) && !gone.is_empty() {
-            let bought = |cluster: &Cluster| scale_up(cluster).machines.len();
-            let below = |group: &&Group| group.min > 0;
-            if !cluster.groups.iter().any(|group| below(&group)) {
-                assert!(bought(&after) <= bought(&cluster), "seed {seed}: it would grow again");
-            }
+        let before = scale_up(&cluster);
+        let content = before.machines.is_empty() && before.unplaced().is_empty();
+        if content && !gone.is_empty() && cluster.groups.iter().all(|group| group.min == 0) {
+            contented += 1;
+            let then = scale_up(&after);
+            assert!(then.machines.is_empty(), "seed {seed}: it grows by {:?}", then.machines);
         }
     }
-    assert!(removed > 200, "only {removed}");
+    if std::env::var("HOSTLER_SEED").is_err() {
+        assert!(removed > 200 && contented > 100, "only {removed}, {contented}");
+    }
 }
 
-fn pod(name: &str, node: &str, cpu: i64) -> Pod {
+pub fn pod(name: &str, node: &str, cpu: i64) -> Pod {
     let requests = Resources::new(cpu, 100);
     let spec = PodSpec {
         labels: [("app".to_owned(), "db".to_owned())].into(),
@@ -165,7 +93,7 @@ fn pod(name: &str, node: &str, cpu: i64) -> Pod {
 }
 
 /// Two nodes, each with a pod that would fit on the other; the second is asked to go.
-fn pair() -> Cluster {
+pub fn pair() -> Cluster {
     let size = Resources::new(1000, 1000).with_pods(10);
     let offering =
         Offering { name: "small".to_owned(), capacity: size.clone(), price: 10, ..Offering::default() };
@@ -186,6 +114,21 @@ fn pair() -> Cluster {
         groups: vec![group],
         ..Cluster::default()
     }
+}
+
+fn annotate(cluster: &mut Cluster, key: &str, value: &str) {
+    cluster.pods[1].annotations.insert(key.to_owned(), value.to_owned());
+}
+
+fn budget(cluster: &mut Cluster, namespace: &str, allowed: i32) {
+    let selector = Some(Selector::label("app", "db"));
+    let (namespace, name) = (namespace.to_owned(), "db-pdb".to_owned());
+    cluster.budgets.push(Budget { namespace, name, selector, allowed });
+}
+
+fn of_the_system(cluster: &mut Cluster, created: Time) {
+    cluster.pods[1].namespace = "kube-system".to_owned();
+    cluster.pods[1].created = created;
 }
 
 #[test]
@@ -220,25 +163,15 @@ fn a_node_stays_for_a_reason() {
             "node n7 kept: annotation autoscaler.vpsie.com/do-not-delete",
         ),
         (
-            |c| drop(c.pods[1].annotations.insert("karpenter.sh/do-not-disrupt".into(), "3h".into())),
+            |c| annotate(c, "karpenter.sh/do-not-disrupt", "3h"),
             "node n7 kept: pod db-0 has annotation karpenter.sh/do-not-disrupt",
         ),
         (
-            |c| {
-                let key = "cluster-autoscaler.kubernetes.io/safe-to-evict";
-                c.pods[1].annotations.insert(key.into(), "on-completion".into());
-            },
+            |c| annotate(c, "cluster-autoscaler.kubernetes.io/safe-to-evict", "on-completion"),
             "node n7 kept: pod db-0 is to run to its end",
         ),
         (|c| c.pods[1].owner = None, "node n7 kept: pod db-0 has no controller that would make it anew"),
-        (
-            |c| {
-                let selector = Some(Selector::label("app", "db"));
-                let (namespace, name) = ("default".to_owned(), "db-pdb".to_owned());
-                c.budgets.push(Budget { namespace, name, selector, allowed: 0 });
-            },
-            "node n7 kept: pod db-0 would break budget db-pdb (0 of 1 allowed)",
-        ),
+        (|c| budget(c, "default", 0), "node n7 kept: pod db-0 would break budget db-pdb (0 of 1 allowed)"),
         (
             |c| {
                 let mut spec = (*c.pods[1].spec).clone();
@@ -247,6 +180,65 @@ fn a_node_stays_for_a_reason() {
                 c.pods[1].spec = Arc::new(spec);
             },
             "node n7 kept: pod db-0 keeps data on the node in volume scratch",
+        ),
+        (|c| c.settings.min_replicas = 2, "node n7: goes, its 1 pods fit elsewhere"),
+        (
+            |c| c.settings.min_replicas = 3,
+            "node n7 kept: the controller of pod db-0 has 2 pods, 3 are needed to spare one",
+        ),
+        (
+            |c| {
+                c.settings.min_replicas = 2;
+                c.pods[0].owner = Some(Owner { kind: OwnerKind::StatefulSet, name: "other".to_owned() });
+            },
+            "node n7 kept: the controller of pod db-0 has 1 pods, 2 are needed to spare one",
+        ),
+        (
+            |c| {
+                c.settings.min_replicas = 3;
+                c.pods[1].owner = Some(Owner { kind: OwnerKind::Job, name: "db".to_owned() });
+            },
+            "node n7: goes, its 1 pods fit elsewhere",
+        ),
+        (
+            |c| of_the_system(c, 6_500),
+            "node n7 kept: pod db-0 of the system has no budget and is left alone until 10100",
+        ),
+        (|c| of_the_system(c, 6_400), "node n7: goes, its 1 pods fit elsewhere"),
+        (
+            |c| {
+                of_the_system(c, 6_500);
+                budget(c, "kube-system", 1);
+            },
+            "node n7: goes, its 1 pods fit elsewhere",
+        ),
+        (
+            |c| {
+                of_the_system(c, 6_500);
+                annotate(c, "cluster-autoscaler.kubernetes.io/safe-to-evict", "true");
+            },
+            "node n7: goes, its 1 pods fit elsewhere",
+        ),
+        (
+            |c| annotate(c, "karpenter.sh/do-not-disrupt", "99999999999999999999h"),
+            "node n7 kept: pod db-0 has annotation karpenter.sh/do-not-disrupt",
+        ),
+        (|c| annotate(c, "karpenter.sh/do-not-disrupt", "2h"), "node n7: goes, its 1 pods fit elsewhere"),
+        (
+            |c| {
+                c.pods.push(Pod { phase: Phase::Pending, node: None, ..pod("late", "", 650) });
+                c.groups[0].scale_down.cpu_threshold = 101;
+            },
+            "node n7 kept: pod late waits for room",
+        ),
+        // It may never come up.
+        (
+            |c| {
+                c.nodes[0].ready = false;
+                c.nodes[0].created = 9_900;
+                c.groups[0].min = 0;
+            },
+            "node n7 kept: pod db-0 fits nowhere else (node n7: has no ready node)",
         ),
         (
             |c| c.pods.push(pod("big", "n1", 500)),
@@ -285,6 +277,107 @@ fn a_group_keeps_what_its_usage_needs() {
     let plan = scale_down(&cluster);
     assert!(plan.removed.is_empty());
     assert_eq!(plan.nodes[1].reason, Reason::TriggerWouldFire { cpu_percent: 90, memory_percent: 2 });
+}
+
+#[test]
+fn what_usage_bought_stays_until_it_is_known_to_be_needless() {
+    type Change = fn(&mut Cluster);
+    let table: &[(Change, &str)] = &[
+        (|_| (), "node n7: goes, it is empty"),
+        (|c| c.nodes[0].usage = Some(Usage { cpu: 740, memory: 10 }), "node n7: goes, it is empty"),
+        (
+            |c| c.nodes[0].usage = Some(Usage { cpu: 750, memory: 10 }),
+            "node n7 kept: without it usage of its group would be 80 % CPU and 2 % memory, and it would grow again",
+        ),
+        (
+            |c| c.nodes[0].usage = Some(Usage { cpu: 10, memory: 790 }),
+            "node n7 kept: without it usage of its group would be 6 % CPU and 80 % memory, and it would grow again",
+        ),
+        (|c| c.nodes[0].usage = None, "node n7 kept: usage is not measured, so its thresholds rest"),
+        (
+            |c| {
+                c.nodes[0].usage = None;
+                c.nodes[1].bought_by_usage = false;
+            },
+            "node n7: goes, it is empty",
+        ),
+        (
+            |c| {
+                c.nodes[0].usage = None;
+                c.groups[0].scale_up.enabled = false;
+            },
+            "node n7: goes, it is empty",
+        ),
+        // The load of a node on its way out comes to the others.
+        (
+            |c| {
+                let leaving = Node { name: "n8".to_owned(), draining: true, ..c.nodes[1].clone() };
+                c.nodes.push(Node { usage: Some(Usage { cpu: 700, memory: 10 }), ..leaving });
+            },
+            "node n7 kept: without it usage of its group would be 85 % CPU and 3 % memory, and it would grow again",
+        ),
+    ];
+    for (change, words) in table {
+        let mut cluster = pair();
+        cluster.pods.clear();
+        cluster.groups[0].scale_down.cpu_threshold = 90;
+        cluster.nodes[0].annotations.insert("karpenter.sh/do-not-disrupt".to_owned(), "true".to_owned());
+        cluster.nodes[0].usage = Some(Usage { cpu: 100, memory: 10 });
+        cluster.nodes[1].usage = Some(Usage { cpu: 50, memory: 10 });
+        cluster.nodes[1].bought_by_usage = true;
+        change(&mut cluster);
+        cluster.nodes[1].usage = cluster.nodes[1].usage.map(|_| Usage { cpu: 50, memory: 10 });
+        let plan = scale_down(&cluster);
+        assert_eq!(Explanation::node("n7", plan.nodes[1].reason.clone()).to_string(), *words);
+    }
+}
+
+/// What is left of usage after nodes went is what the trigger sees next.
+#[test]
+fn the_trigger_does_not_fire_for_what_was_given_back() {
+    let mut removed = 0;
+    for seed in seeds(3_000) {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut cluster = random(seed, &generate::MEDIUM);
+        for node in &mut cluster.nodes {
+            let Resources { cpu, memory, .. } = node.allocatable;
+            node.usage =
+                Some(Usage { cpu: cpu * rng.i64(0..70) / 100, memory: memory * rng.i64(0..70) / 100 });
+        }
+        for group in &mut cluster.groups {
+            group.scale_up.cpu_threshold = [0, 60, 80][rng.usize(..3)];
+            group.scale_up.window = 0;
+        }
+        let plan = scale_down(&cluster);
+        let mut after = cluster.clone();
+        for (at, group) in cluster.groups.iter().enumerate() {
+            let of_group = |node: &Node| node.ready && node.group.as_ref() == Some(&group.name);
+            let gone: Vec<usize> =
+                plan.removed.iter().copied().filter(|at| of_group(&cluster.nodes[*at])).collect();
+            let homeless = |node: &Node| of_group(node) && node.draining;
+            let load: Vec<Usage> = (0..cluster.nodes.len())
+                .filter(|at| gone.contains(at) || homeless(&cluster.nodes[*at]))
+                .filter_map(|at| cluster.nodes[at].usage)
+                .collect();
+            let stays = (0..cluster.nodes.len()).find(|at| {
+                of_group(&cluster.nodes[*at]) && !gone.contains(at) && !homeless(&cluster.nodes[*at])
+            });
+            let Some(heir) = stays.filter(|_| !gone.is_empty() && group.scale_up.enabled) else { continue };
+            for usage in load {
+                let own = after.nodes[heir].usage.as_mut().unwrap();
+                own.cpu += usage.cpu;
+                own.memory += usage.memory;
+            }
+            for node in &gone {
+                after.nodes[*node].ready = false;
+                after.nodes[*node].created = 0;
+            }
+            removed += gone.len();
+            let verdict = &usage(&after)[at];
+            assert!(verdict.hot_since.is_none(), "seed {seed}: {:?}", verdict.reason);
+        }
+    }
+    assert!(removed > 100, "only {removed}");
 }
 
 #[test]

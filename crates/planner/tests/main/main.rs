@@ -3,9 +3,12 @@
 
 mod busy;
 mod checker;
+mod consolidating;
+mod day;
 mod exhaustive;
 mod generate;
 mod giving_back;
 mod properties;
 mod reasons;
+mod replay;
 mod sizes;

@@ -1,6 +1,6 @@
 //! Scale-up: what is bought, and what is said of it.
 
-use crate::checker;
+use crate::replay;
 use hostler_planner::model::*;
 use hostler_planner::{ScaleUp, Target, scale_up};
 use std::sync::Arc;
@@ -103,7 +103,7 @@ fn what_cannot_be_placed_is_explained() {
         let mut cluster = simple();
         with(&mut cluster);
         let plan = scale_up(&cluster);
-        checker::check(&cluster, &plan).unwrap();
+        replay::up(&cluster, &plan).unwrap();
         assert_eq!(words(&plan), [*expected]);
     }
 }
@@ -151,7 +151,7 @@ fn the_cheapest_types_for_all_pods_are_bought() {
             });
         }
         let plan = scale_up(&cluster);
-        checker::check(&cluster, &plan).unwrap();
+        replay::up(&cluster, &plan).unwrap();
         let offerings = &cluster.groups[0].offerings;
         let mut bought: Vec<&str> =
             plan.machines.iter().map(|m| offerings[m.offering].name.as_str()).collect();
@@ -224,7 +224,137 @@ fn a_node_takes_no_more_volumes_than_it_can_attach() {
             offering.attach_limits = limit.map(|limit| ("csi".to_owned(), limit)).into_iter().collect();
         }
         let plan = scale_up(&cluster);
-        checker::check(&cluster, &plan).unwrap();
+        replay::up(&cluster, &plan).unwrap();
         assert_eq!((plan.machines.len(), plan.unplaced().len()), (machines, 0), "limit {limit:?}");
+    }
+}
+
+fn agent(name: &str, cpu: i64) -> DaemonSet {
+    let requests = Resources::new(cpu, 10);
+    let containers = vec![Container { requests, ..Container::default() }];
+    let labels = [("app".to_owned(), "agent".to_owned())].into();
+    let spec = Arc::new(PodSpec { containers, labels, ..PodSpec::default() });
+    DaemonSet { namespace: "default".to_owned(), name: name.to_owned(), spec }
+}
+
+#[test]
+fn daemon_sets_that_look_alike_are_not_taken_for_others() {
+    let mut cluster = simple();
+    // With the first pod they take all of the small type; the last one alone decides that it is too small.
+    cluster.daemon_sets = vec![agent("a", 100), agent("b", 100), agent("c", 800)];
+    assert_eq!(scale_up(&cluster).machines[0].offering, 0);
+    cluster.daemon_sets[2] = agent("c", 801);
+    let plan = scale_up(&cluster);
+    replay::up(&cluster, &plan).unwrap();
+    assert_eq!(plan.machines[0].offering, 1);
+}
+
+#[test]
+fn nothing_runs_on_a_machine_that_failed() {
+    let mut cluster = simple();
+    cluster.daemon_sets = vec![agent("agent", 100)];
+    for offering in &mut cluster.groups[0].offerings {
+        offering.zone = Some("a".to_owned());
+    }
+    cluster.groups[0].max = 1;
+    cluster.machines = vec![Machine {
+        name: "m".to_owned(),
+        group: "g".to_owned(),
+        offering: "small".to_owned(),
+        zone: Some("a".to_owned()),
+        failed: true,
+    }];
+    cluster.nodes = vec![Node {
+        name: "n".to_owned(),
+        labels: [(keys::ZONE.to_owned(), "a".to_owned())].into(),
+        allocatable: Resources::new(2000, 2000).with_pods(10),
+        ready: true,
+        ..Node::default()
+    }];
+    change(&mut cluster.pods[0], |spec| {
+        spec.affinity.anti.required.push(PodTerm {
+            topology_key: keys::ZONE.to_owned(),
+            selector: Some(Selector::label("app", "agent")),
+            ..PodTerm::default()
+        });
+    });
+    let plan = scale_up(&cluster);
+    replay::up(&cluster, &plan).unwrap();
+    assert_eq!(plan.bindings.first().map(|binding| binding.target), Some(Target::Node(0)));
+}
+
+#[test]
+fn a_claim_that_nobody_provisions_gets_a_volume_that_is_there_or_none() {
+    let mut cluster = simple();
+    cluster.pods = vec![pod("p0", 100), pod("p1", 100)];
+    cluster.storage_classes = vec![StorageClass {
+        name: "by-hand".to_owned(),
+        provisioner: "kubernetes.io/no-provisioner".to_owned(),
+        wait_for_first_consumer: true,
+        ..StorageClass::default()
+    }];
+    for (at, pod) in cluster.pods.iter_mut().enumerate() {
+        let claim = format!("claim{at}");
+        change(pod, |spec| {
+            spec.volumes.push(Volume { name: "data".to_owned(), source: VolumeSource::Claim(claim.clone()) });
+        });
+        let (namespace, class) = ("default".to_owned(), Some("by-hand".to_owned()));
+        let modes = vec!["ReadWriteOnce".to_owned()];
+        cluster.claims.push(Claim { namespace, name: claim, class, request: 10, modes, ..Claim::default() });
+    }
+    let volume = |name: &str| PersistentVolume {
+        name: name.to_owned(),
+        available: true,
+        class: Some("by-hand".to_owned()),
+        capacity: 10,
+        modes: vec!["ReadWriteOnce".to_owned()],
+        ..PersistentVolume::default()
+    };
+    let on_ssd = |name: &str| {
+        let labels = vec![Requirement::new("disk", Operator::In, &["ssd"])];
+        PersistentVolume {
+            node_affinity: Some(vec![NodeTerm { labels, fields: Vec::new() }]),
+            ..volume(name)
+        }
+    };
+    let table: Vec<(Vec<PersistentVolume>, usize, &str)> = vec![
+        (vec![volume("a"), volume("b")], 0, "group g: goes to a new small (0.00000 per hour)"),
+        (vec![volume("a")], 1, "group g: there is no volume for claim default/claim1 to be had from here"),
+        (
+            vec![volume("a"), on_ssd("b")],
+            1,
+            "group g: there is no volume for claim default/claim1 to be had from here",
+        ),
+        (vec![], 2, "pod p1: claim claim1 is not bound, and nobody provisions its class"),
+        (
+            vec![PersistentVolume { available: false, ..volume("a") }],
+            2,
+            "pod p1: claim claim1 is not bound, and nobody provisions its class",
+        ),
+        (
+            vec![PersistentVolume { capacity: 9, ..volume("a") }],
+            2,
+            "pod p1: claim claim1 is not bound, and nobody provisions its class",
+        ),
+        (
+            vec![PersistentVolume { modes: Vec::new(), ..volume("a") }],
+            2,
+            "pod p1: claim claim1 is not bound, and nobody provisions its class",
+        ),
+        (
+            vec![PersistentVolume { class: None, ..volume("a") }],
+            2,
+            "pod p1: claim claim1 is not bound, and nobody provisions its class",
+        ),
+    ];
+    for (at, (volumes, unplaced, said)) in table.into_iter().enumerate() {
+        cluster.volumes = volumes;
+        let plan = scale_up(&cluster);
+        replay::up(&cluster, &plan).unwrap();
+        assert_eq!(
+            (plan.unplaced().len(), words(&plan).pop().unwrap()),
+            (unplaced, said.to_owned()),
+            "row {at}"
+        );
     }
 }
