@@ -7,6 +7,7 @@
 //!   the scheduler.
 //! - [`scale_down`]: nodes to give back, with a place elsewhere for each of their pods, and why the others stay.
 //! - [`usage()`]: machines for groups whose measured usage is above their thresholds.
+//! - [`objections`]: why a pod cannot go to each node, as things are.
 //!
 //! Consolidation by replacement is not here yet.
 #![forbid(unsafe_code)]
@@ -14,6 +15,7 @@
 mod board;
 mod down;
 mod intern;
+mod judge;
 mod market;
 pub mod model;
 mod pack;
@@ -29,6 +31,7 @@ mod up;
 mod usage;
 
 pub use down::scale_down;
+pub use judge::objections;
 pub use plan::{
     Binding, Consolidated, Fate, NewMachine, NodeVerdict, PodsVerdict, ScaleDown, ScaleUp, Target,
     UsageVerdict,

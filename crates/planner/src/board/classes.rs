@@ -237,7 +237,13 @@ impl Builder<'_> {
                 class.single.push(full);
             }
             let refusal = match &claim.volume {
-                Some(volume) => self.bound_volume(claim_symbol, name, volume, class, demand),
+                Some(volume) => {
+                    let missing = self.bound_volume(claim_symbol, name, volume, class, demand);
+                    if missing.is_some() {
+                        self.unbound_claim(claim_symbol, full, claim, class, demand);
+                    }
+                    missing
+                }
                 None => self.unbound_claim(claim_symbol, full, claim, class, demand),
             };
             if let Some(refusal) = refusal {
@@ -290,6 +296,8 @@ impl Builder<'_> {
             .as_ref()
             .and_then(|class| self.input.storage_classes.iter().find(|storage| storage.name == *class));
         let Some(storage) = storage else { return Some(Reason::ClaimWithoutClass { claim: name }) };
+        // Who runs already takes what it will attach, whatever would be said of a newcomer.
+        class.volumes.push((self.symbols.of(&storage.provisioner), full));
         if !storage.wait_for_first_consumer {
             return Some(Reason::ClaimUnbound { claim: name });
         }
@@ -300,7 +308,6 @@ impl Builder<'_> {
             let terms = node_terms(&mut self.symbols, &storage.allowed_topologies);
             demand.volumes.push((symbol, terms));
         }
-        class.volumes.push((self.symbols.of(&storage.provisioner), full));
         None
     }
 
@@ -347,8 +354,10 @@ impl Builder<'_> {
                     needs.push(Need::is(self.symbols.of(key), self.symbols.of(value)));
                 }
             }
-            let matcher = Matcher { namespaces: Some(vec![namespace]), needs };
+            let mut matcher = Matcher { namespaces: Some(vec![namespace]), needs };
             let self_match = matcher.matches(own.0, &own.1, &self.symbols);
+            // The scheduler counts nobody for a selector without requirements, and the pod itself all the same.
+            matcher.needs = matcher.needs.filter(|needs| !needs.is_empty());
             let alone = self.matchers.of(vec![matcher]);
             let filter = Filter {
                 selector: (constraint.node_affinity == SpreadPolicy::Honor)
