@@ -52,12 +52,17 @@ pub const KINDS: [Kind; 10] = [
     kind("", "Namespace", "namespaces", "pod affinity by namespace labels finds nobody"),
 ];
 
+/// API group and kind.
+const NODE_GROUP: (&str, &str) = ("autoscaler.vpsie.com", "NodeGroup");
+
 /// Objects of a cluster, collected from any number of lists.
 #[derive(Default)]
 pub struct Dump {
     objects: BTreeMap<Kind, Vec<Value>>,
     /// Others, with their number.
     pub ignored: BTreeMap<String, usize>,
+    /// NodeGroups as they came: they are for whoever makes groups of them.
+    pub node_groups: Vec<Value>,
     seen: BTreeSet<String>,
     newest: Option<Timestamp>,
 }
@@ -72,11 +77,16 @@ pub struct Loaded {
 /// The documents of a text: JSON, or YAML with any number of them.
 pub fn documents(text: &str) -> Result<Vec<Value>, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    // As kubectl means it: `n` and `yes` are text. And a cluster may be large: whoever can hand over a file is trusted with it.
+    let options = serde_saphyr::options! { strict_booleans: true, budget: None };
+    let yaml = || serde_saphyr::from_multiple_with_options(text, options).map_err(|error| error.to_string());
     let documents = if text.trim_start().starts_with(['{', '[']) {
         let stream = serde_json::Deserializer::from_str(text).into_iter();
-        stream.collect::<Result<Vec<Value>, _>>().map_err(|error| error.to_string())
+        let json = stream.collect::<Result<Vec<Value>, _>>();
+        // YAML may begin so, too.
+        json.or_else(|error| yaml().map_err(|_| error.to_string()))
     } else {
-        serde_saphyr::from_multiple(text).map_err(|error| error.to_string())
+        yaml()
     };
     Ok(documents?.into_iter().filter(|document| !document.is_null()).collect())
 }
@@ -123,6 +133,10 @@ impl Dump {
         }
         self.newest = self.newest.max(newest(&document));
         let group = text(&document, "apiVersion").rsplit_once('/').map_or("", |(group, _)| group);
+        if (group, kind.as_str()) == NODE_GROUP {
+            self.node_groups.push(document);
+            return Ok(());
+        }
         let Some(known) = KINDS.into_iter().find(|known| known.kind == kind && known.group == group) else {
             *self.ignored.entry(kind).or_default() += 1;
             return Ok(());

@@ -24,4 +24,5 @@ pub use error::{Error, Fault};
 pub use node::{attach_limits, labels as node_labels, node};
 pub use pod::{daemon_set, pod};
 pub use quantity::{exact, resources};
+pub use select::taint;
 pub use storage::{claim, storage_class, volume};

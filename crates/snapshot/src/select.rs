@@ -158,7 +158,7 @@ fn effect(name: &str) -> Result<Effect, Fault> {
     .at("effect")
 }
 
-pub(crate) fn taint(taint: &core::Taint) -> Result<Taint, Fault> {
+pub fn taint(taint: &core::Taint) -> Result<Taint, Fault> {
     Ok(Taint {
         key: taint.key.clone(),
         value: taint.value.clone().unwrap_or_default(),

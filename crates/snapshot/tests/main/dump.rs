@@ -59,6 +59,8 @@ fn yaml_json_lists_and_single_objects() {
 
     let typed = r#"{ "apiVersion": "v1", "kind": "NodeList", "items": [{ "metadata": { "name": "n2" } }] }"#;
     assert_eq!(load(documents(typed).unwrap()).unwrap().cluster.nodes[0].name, "n2");
+    let flow = "{apiVersion: v1, kind: Namespace, metadata: {name: n}}";
+    assert_eq!(load(documents(flow).unwrap()).unwrap().cluster.namespaces[0].name, "n");
     let two = format!("{typed}\n{}", typed.replace("n2", "n3"));
     assert_eq!(load(documents(&two).unwrap()).unwrap().cluster.nodes.len(), 2);
 }
@@ -80,6 +82,9 @@ fn other_kinds_are_counted() {
     // The same name in another group is another kind.
     dump.add(json!({ "apiVersion": "metrics.k8s.io/v1beta1", "kind": "Node", "metadata": { "name": "n9" } }))
         .unwrap();
+    let group = json!({ "apiVersion": "autoscaler.vpsie.com/v1alpha1", "kind": "NodeGroup", "metadata": { "name": "g" } });
+    dump.add(group.clone()).unwrap();
+    assert_eq!(dump.node_groups, [group]);
     let ignored: Vec<(String, usize)> = dump.ignored.clone().into_iter().collect();
     assert_eq!(ignored, [("Deployment".to_owned(), 1), ("Node".to_owned(), 1)]);
 }
@@ -148,4 +153,16 @@ fn every_kind_is_loaded() {
         cluster.namespaces.len(),
     ];
     assert_eq!(counts, [1; 8]);
+}
+
+#[test]
+fn large_clusters_are_read() {
+    let pod = |at: usize| {
+        format!(
+            "- apiVersion: v1\n  kind: Pod\n  metadata:\n    name: p{at}\n    namespace: default\n    labels:\n{}  spec:\n    containers:\n    - name: c\n      image: i\n",
+            (0..10).map(|label| format!("      label-{label}: x\n")).collect::<String>()
+        )
+    };
+    let text = format!("apiVersion: v1\nkind: List\nitems:\n{}", (0..20_000).map(pod).collect::<String>());
+    assert_eq!(load(documents(&text).unwrap()).unwrap().cluster.pods.len(), 20_000);
 }
