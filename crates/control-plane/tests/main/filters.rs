@@ -38,9 +38,9 @@ fn ask(questions: &[&Value]) -> Vec<Answer> {
         .spawn()
         .unwrap();
     let mut input = child.stdin.take().unwrap();
-    let lines: String = questions.iter().map(|question| format!("{question}\n")).collect();
+    let lines: Vec<String> = questions.iter().map(|question| format!("{question}\n")).collect();
     // Nothing is answered before everything is asked.
-    input.write_all(lines.as_bytes()).unwrap();
+    input.write_all(lines.concat().as_bytes()).unwrap();
     drop(input);
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "the scheduler's filters end with {}", output.status);

@@ -157,12 +157,11 @@ fn every_kind_is_loaded() {
 
 #[test]
 fn large_clusters_are_read() {
-    let pod = |at: usize| {
-        format!(
-            "- apiVersion: v1\n  kind: Pod\n  metadata:\n    name: p{at}\n    namespace: default\n    labels:\n{}  spec:\n    containers:\n    - name: c\n      image: i\n",
-            (0..10).map(|label| format!("      label-{label}: x\n")).collect::<String>()
-        )
-    };
-    let text = format!("apiVersion: v1\nkind: List\nitems:\n{}", (0..20_000).map(pod).collect::<String>());
+    let labels: Vec<String> = (0..10).map(|label| format!("      label-{label}: x\n")).collect();
+    let labels = labels.concat();
+    let start = "- apiVersion: v1\n  kind: Pod\n  metadata:\n    namespace: default\n    labels:\n";
+    let end = "  spec:\n    containers:\n    - name: c\n      image: i\n";
+    let pods: Vec<String> = (0..20_000).map(|at| format!("{start}{labels}    name: p{at}\n{end}")).collect();
+    let text = format!("apiVersion: v1\nkind: List\nitems:\n{}", pods.concat());
     assert_eq!(load(documents(&text).unwrap()).unwrap().cluster.pods.len(), 20_000);
 }
