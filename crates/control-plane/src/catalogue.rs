@@ -8,6 +8,8 @@ pub struct Group {
     pub sum: &'static str,
     /// Given to the linker, so that the binaries know their version.
     pub versions: &'static [(&'static str, &'static str)],
+    /// Files of ours that are compiled, by name; most groups have none.
+    pub sources: &'static [(&'static str, &'static str)],
     /// Directories that are copied from a module beside the binaries: (module, path in it, name here).
     pub assets: &'static [(&'static str, &'static str, &'static str)],
 }
@@ -26,8 +28,15 @@ macro_rules! group {
             name: $name,
             module: include_str!(concat!("../go/", $name, "/go.mod")),
             sum: include_str!(concat!("../go/", $name, "/go.sum")),
+            sources: &[],
             versions: $versions,
             assets: $assets,
+        }
+    };
+    ($name:literal, source: $source:literal) => {
+        Group {
+            sources: &[($source, include_str!(concat!("../go/", $name, "/", $source)))],
+            ..group!($name, versions: &[], assets: &[])
         }
     };
 }
@@ -50,6 +59,8 @@ static KUBERNETES_GROUP: Group = group!("kubernetes", versions: KUBERNETES_VERSI
 static GARDENER_GROUP: Group =
     group!("gardener", versions: &[], assets: &[(GARDENER, "kubernetes/crds", "crds")]);
 static STACKIT_GROUP: Group = group!("stackit", versions: &[], assets: &[]);
+static FILTERS_GROUP: Group = group!("filters", source: "main.go");
+static KARPENTER_GROUP: Group = group!("karpenter", source: "main.go");
 static CLUSTER_API_GROUP: Group = group!("cluster-api", versions: CLUSTER_API_VERSION, assets: &[
     (CLUSTER_API, "config/crd/bases", "core/crds"),
     (CLUSTER_API, "config/webhook", "core/webhooks"),
@@ -107,8 +118,14 @@ pub static CLUSTERCTL: Binary = Binary {
     package: "sigs.k8s.io/cluster-api/cmd/clusterctl",
 };
 
-/// Everything, in the order in which it is built.
-pub static ALL: [&Binary; 11] = [
+/// Asks the scheduler's own filters about cases that come on standard input.
+pub static SCHEDULER_FILTERS: Binary =
+    Binary { name: "scheduler-filters", group: &FILTERS_GROUP, package: "." };
+/// Asks Karpenter's scheduler about pods that come on standard input, for comparisons.
+pub static KARPENTER: Binary = Binary { name: "karpenter-scheduler", group: &KARPENTER_GROUP, package: "." };
+
+/// Everything that tests need, in the order in which it is built; benchmarks build `KARPENTER` themselves.
+pub static ALL: [&Binary; 12] = [
     &ETCD,
     &KUBE_APISERVER,
     &KUBE_CONTROLLER_MANAGER,
@@ -120,11 +137,12 @@ pub static ALL: [&Binary; 11] = [
     &KUBEADM_CONTROL_PLANE,
     &CLUSTERCTL,
     &STACKIT_MACHINE_CONTROLLER,
+    &SCHEDULER_FILTERS,
 ];
 
 /// The binary of this name.
 pub fn named(name: &str) -> Option<&'static Binary> {
-    ALL.into_iter().find(|binary| binary.name == name)
+    ALL.into_iter().chain([&KARPENTER]).find(|binary| binary.name == name)
 }
 
 #[cfg(test)]
@@ -135,8 +153,9 @@ mod tests {
     fn every_package_is_a_tool_of_its_module() {
         for binary in ALL {
             let tool = |line: &str| line.trim().trim_start_matches("tool ") == binary.package;
+            let own = binary.package == "." && !binary.group.sources.is_empty();
             assert!(
-                binary.group.module.lines().any(tool),
+                own || binary.group.module.lines().any(tool),
                 "{} is no tool of {}",
                 binary.package,
                 binary.group.name
@@ -151,5 +170,7 @@ mod tests {
             let wanted = format!("{module} {}", group.versions[0].1);
             assert!(group.module.contains(&wanted), "{wanted} is not in go.mod");
         }
+        let scheduler = format!("k8s.io/kubernetes {}", KUBERNETES_VERSION[0].1);
+        assert!(FILTERS_GROUP.module.contains(&scheduler), "the filters are those of another scheduler");
     }
 }

@@ -119,6 +119,9 @@ impl Store {
             .with_context(|| format!("{} cannot be made", directory.display()))?;
         write(&directory.join("go.mod"), group.module)?;
         write(&directory.join("go.sum"), group.sum)?;
+        for (name, text) in group.sources {
+            write(&directory.join(name), text)?;
+        }
         let draft = directory.join("bin").join(format!(".{}.{}", binary.name, process::id()));
         let versions = group.versions.iter().map(|(variable, value)| format!(" -X {variable}={value}"));
         let link = format!("-s -w{}", versions.collect::<String>());
@@ -197,6 +200,7 @@ fn key(group: &Group) -> String {
         hash.update(text);
     };
     [group.module, group.sum, env::consts::OS, env::consts::ARCH].into_iter().for_each(&mut add);
+    group.sources.iter().flat_map(|(name, text)| [name, text]).for_each(|text| add(text));
     group.versions.iter().flat_map(|(variable, value)| [variable, value]).for_each(|text| add(text));
     group.assets.iter().flat_map(|(module, from, to)| [module, from, to]).for_each(|text| add(text));
     let short = hash.finalize().iter().take(8).fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte));
@@ -236,10 +240,12 @@ mod tests {
 
     #[test]
     fn the_key_changes_with_what_goes_in() {
-        let base = || Group { name: "g", module: "m", sum: "s", versions: &[], assets: &[] };
+        let base = || Group { name: "g", module: "m", sum: "s", sources: &[], versions: &[], assets: &[] };
         let others = [
             Group { module: "n", ..base() },
             Group { sum: "t", ..base() },
+            Group { sources: &[("main.go", "x")], ..base() },
+            Group { sources: &[("main.go", "y")], ..base() },
             Group { versions: &[("v", "1")], ..base() },
             Group { versions: &[("v", "2")], ..base() },
             Group { assets: &[("m", "from", "to")], ..base() },

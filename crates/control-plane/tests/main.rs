@@ -16,6 +16,8 @@ mod definitions;
 mod drain;
 #[path = "main/faults.rs"]
 mod faults;
+#[path = "main/filters.rs"]
+mod filters;
 #[path = "main/gardener.rs"]
 mod gardener;
 #[path = "main/image.rs"]

@@ -12,6 +12,7 @@ mod kubeconfig;
 mod logs;
 mod machine_controller;
 mod machine_sets;
+mod plan;
 #[cfg(feature = "playground")]
 mod sim;
 mod stop;
@@ -43,6 +44,8 @@ enum Command {
     Sim(sim::Cloud),
     /// Runs the Machine controller for Gardener on STACKIT.
     MachineController(Box<machine_controller::Options>),
+    /// Says which nodes a cluster needs and which it could give back, from a file of kubectl; nothing is changed.
+    Plan(plan::Options),
     /// Prints the CustomResourceDefinitions, for `kubectl apply -f -`.
     Crds,
 }
@@ -74,6 +77,7 @@ fn run(hostler: Hostler) -> anyhow::Result<()> {
         #[cfg(feature = "playground")]
         Command::Sim(cloud) => block_on(Threads::Many, sim::run(cloud)),
         Command::MachineController(options) => block_on(Threads::One, machine_controller::run(*options)),
+        Command::Plan(options) => plan::run(&options),
         Command::Crds => crds::print(),
     }
 }

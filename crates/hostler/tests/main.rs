@@ -17,6 +17,8 @@ mod machine_controller;
 mod nodes;
 #[path = "main/objects.rs"]
 mod objects;
+#[path = "main/plan.rs"]
+mod plan;
 #[path = "main/playground.rs"]
 mod playground;
 #[path = "main/process.rs"]

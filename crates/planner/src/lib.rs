@@ -8,6 +8,7 @@
 //! - [`scale_down`]: nodes to give back, with a place elsewhere for each of their pods, and why the others stay.
 //! - [`consolidate`]: nodes to give back because the same pods can be had for less, and the machines to buy first.
 //! - [`usage()`]: machines for groups whose measured usage is above their thresholds.
+//! - [`objections`]: why a pod cannot go to each node, as things are.
 //!
 //! A board (`board`) is the cluster as numbers, a state (`state`) is what is where and takes back what was tried; `pack`,
 //! `pattern` and `search` are three ways to serve pods that wait, `clear` and `evict` are what it takes to empty a node.
@@ -19,6 +20,7 @@ mod consolidate;
 mod down;
 mod evict;
 mod intern;
+mod judge;
 mod market;
 pub mod model;
 mod pack;
@@ -35,6 +37,7 @@ mod usage;
 
 pub use consolidate::{consolidate, consolidate_while};
 pub use down::scale_down;
+pub use judge::objections;
 pub use plan::{
     Binding, Consolidated, Fate, NewMachine, NodeVerdict, PodsVerdict, Replacement, ScaleDown, ScaleUp,
     Target, UsageVerdict,

@@ -90,7 +90,11 @@ pub(crate) fn node_terms(symbols: &mut Symbols, terms: &[NodeTerm]) -> Terms {
         .iter()
         .filter(|term| !(term.labels.is_empty() && term.fields.is_empty()))
         .map(|term| {
-            let mut needs: Vec<Need> = term.labels.iter().map(|need| Need::of(symbols, need)).collect();
+            let need = |requirement: &Requirement| {
+                let need = Need::of(symbols, requirement);
+                if well_formed(requirement) { need } else { Need { test: Test::Never, ..need } }
+            };
+            let mut needs: Vec<Need> = term.labels.iter().map(need).collect();
             needs.extend(term.fields.iter().map(|field| {
                 let key = symbols.of(NAME_FIELD);
                 Need { key, ..Need::of(symbols, field) }
@@ -98,6 +102,23 @@ pub(crate) fn node_terms(symbols: &mut Symbols, terms: &[NodeTerm]) -> Terms {
             needs
         })
         .collect()
+}
+
+/// The scheduler drops a term of which it cannot make a selector: a value must be one that a label can have.
+fn well_formed(requirement: &Requirement) -> bool {
+    let label = |value: &String| {
+        let inner = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+        let ends = [value.as_bytes().first(), value.as_bytes().last()];
+        value.len() <= 63
+            && ends.into_iter().flatten().all(u8::is_ascii_alphanumeric)
+            && value.as_bytes().iter().all(inner)
+    };
+    let counted = match requirement.operator {
+        Operator::In | Operator::NotIn => !requirement.values.is_empty(),
+        Operator::Exists | Operator::DoesNotExist => requirement.values.is_empty(),
+        Operator::Gt | Operator::Lt => true,
+    };
+    counted && requirement.values.iter().all(label)
 }
 
 pub(crate) fn any_term_holds(terms: &Terms, labels: &[(Sym, Sym)], symbols: &Symbols) -> bool {

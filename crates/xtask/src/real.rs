@@ -20,6 +20,7 @@ const CLUSTER_API: [&str; 3] = ["cluster-api", "kubeadm-bootstrap", "kubeadm-con
 const KUBECTL: &str = "kubectl";
 const PROVIDER: &str = "stackit-machine-controller";
 const OTHERS: [&str; 2] = ["clusterctl", PROVIDER];
+const FILTERS: &str = "scheduler-filters";
 /// The exit code that tells of a machine without Go.
 const NO_GO: i32 = 3;
 /// The test that tells how many conformance cases there are, and the word before the number.
@@ -98,9 +99,15 @@ fn needed(tests: &[String], stories: bool) -> Vec<&'static str> {
             "conformance" | "image" | "supervision" => {}
             "cluster_api" => CLUSTER_API.into_iter().for_each(&mut add),
             "definitions" | "drain" | "faults" | "gardener" | "rights" | "strategies" => add(GARDENER),
+            "filters" => add(FILTERS),
             "beside" | "take_over" => [GARDENER, PROVIDER].into_iter().for_each(&mut add),
             // Also whoever is new here, until it says what it needs.
-            _ => [GARDENER, KUBECTL].into_iter().chain(CLUSTER_API).chain(OTHERS).for_each(&mut add),
+            _ => [GARDENER, KUBECTL]
+                .into_iter()
+                .chain(CLUSTER_API)
+                .chain(OTHERS)
+                .chain([FILTERS])
+                .for_each(&mut add),
         }
     }
     if stories {
@@ -188,8 +195,10 @@ mod tests {
             "kubeadm-control-plane",
             "clusterctl",
             PROVIDER,
+            FILTERS,
         ];
-        let cases: [(&[&str], bool, &[&str]); 7] = [
+        let cases: [(&[&str], bool, &[&str]); 8] = [
+            (&["filters::a"], false, &[FILTERS]),
             (&["conformance::every_case_passes"], false, &[]),
             (&["faults::a", "rights::b"], false, &[GARDENER]),
             (&["beside::a", "take_over::b"], false, &[GARDENER, PROVIDER]),

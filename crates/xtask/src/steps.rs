@@ -99,6 +99,10 @@ const BENCHMARKS: [(&str, &str, &str); 6] = [
 /// The one that measures the binary that ships.
 const OF_THE_BINARY: &str = "gardener";
 
+/// The planner beside Karpenter's scheduler, which takes minutes and Go, so only who asks for it gets it.
+const BESIDE: [&str; 2] = ["--beside", "karpenter"];
+const BESIDE_KARPENTER: (&str, &str, &str) = ("hostler-control-plane", "real", "beside_karpenter");
+
 /// Runs the named benchmarks, or all of them. What begins with a dash, and all behind it, is for one benchmark.
 pub fn bench(words: &[&str]) -> Result<(), String> {
     let names = words.iter().take_while(|word| !word.starts_with('-')).count();
@@ -114,24 +118,38 @@ pub fn bench(words: &[&str]) -> Result<(), String> {
     if tuned && wanted != [OF_THE_BINARY] {
         return Err(format!("{TUNED} is for the benchmark {OF_THE_BINARY}"));
     }
-    for (package, features, name) in BENCHMARKS {
-        if !(wanted.is_empty() || wanted.contains(&name)) {
-            continue;
+    if arguments.starts_with(&BESIDE) {
+        if wanted != ["planner"] {
+            return Err(format!("{} is for the benchmark planner", BESIDE.join(" ")));
         }
-        let mut command = cargo();
-        if name == OF_THE_BINARY {
-            command.env("HOSTLER_BINARY", production::build(tuned)?);
+        return run_bench(BESIDE_KARPENTER, tuned, &arguments[BESIDE.len()..]);
+    }
+    for benchmark in BENCHMARKS {
+        if wanted.is_empty() || wanted.contains(&benchmark.2) {
+            run_bench(benchmark, tuned, &arguments)?;
         }
-        println!("… {name}");
-        command.args(["bench", "--quiet", "--package", package, "--features", features, "--bench", name]);
-        if !arguments.is_empty() {
-            command.arg("--").args(&arguments);
-        }
-        let status = status_of(&mut command);
-        let status = status.map_err(|error| format!("cannot start the benchmark {name}: {error}"))?;
-        if !status.success() {
-            return Err(format!("the benchmark {name} failed"));
-        }
+    }
+    Ok(())
+}
+
+fn run_bench(
+    (package, features, name): (&str, &str, &str),
+    tuned: bool,
+    arguments: &[&str],
+) -> Result<(), String> {
+    let mut command = cargo();
+    if name == OF_THE_BINARY {
+        command.env("HOSTLER_BINARY", production::build(tuned)?);
+    }
+    println!("… {name}");
+    command.args(["bench", "--quiet", "--package", package, "--features", features, "--bench", name]);
+    if !arguments.is_empty() {
+        command.arg("--").args(arguments);
+    }
+    let status = status_of(&mut command);
+    let status = status.map_err(|error| format!("cannot start the benchmark {name}: {error}"))?;
+    if !status.success() {
+        return Err(format!("the benchmark {name} failed"));
     }
     Ok(())
 }
@@ -147,6 +165,7 @@ mod tests {
             (&["--machines", "5"], "--machines: name the one benchmark"),
             (&["world", "gardener", "--machines", "5"], "--machines: name the one benchmark"),
             (&["world", "--tuned"], "--tuned is for the benchmark gardener"),
+            (&["world", "--beside", "karpenter"], "--beside karpenter is for the benchmark planner"),
         ] {
             assert!(bench(words).is_err_and(|error| error.contains(why)), "{words:?}");
         }

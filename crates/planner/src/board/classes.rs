@@ -240,7 +240,13 @@ impl Builder<'_> {
                 class.single.push(full);
             }
             let refusal = match &claim.volume {
-                Some(volume) => self.bound_volume(claim_symbol, name, volume, class, demand),
+                Some(volume) => {
+                    let missing = self.bound_volume(claim_symbol, name, volume, class, demand);
+                    if missing.is_some() {
+                        self.unbound_claim(claim_symbol, full, claim, class, demand);
+                    }
+                    missing
+                }
                 None => self.unbound_claim(claim_symbol, full, claim, class, demand),
             };
             if let Some(refusal) = refusal {
@@ -356,8 +362,10 @@ impl Builder<'_> {
                     needs.push(Need::is(self.symbols.of(key), self.symbols.of(value)));
                 }
             }
-            let matcher = Matcher { namespaces: Some(vec![namespace]), needs };
+            let mut matcher = Matcher { namespaces: Some(vec![namespace]), needs };
             let self_match = matcher.matches(own.0, &own.1, &self.symbols);
+            // The scheduler counts nobody for a selector without requirements, and the pod itself all the same.
+            matcher.needs = matcher.needs.filter(|needs| !needs.is_empty());
             let alone = self.matchers.of(vec![matcher]);
             let filter = Filter {
                 selector: (constraint.node_affinity == SpreadPolicy::Honor)

@@ -282,8 +282,12 @@ impl World<'_> {
                     && (constraint.node_affinity == SpreadPolicy::Ignore || wants_node(&guest.spec, h))
                     && (constraint.node_taints == SpreadPolicy::Ignore || tolerates(&guest.spec, h))
             };
+            let nobody = selector.as_ref().is_some_and(|s| s.labels.is_empty() && s.expressions.is_empty());
             let matching = |g: &&Guest| {
-                !g.leaving && g.namespace == guest.namespace && selects(selector.as_ref(), &g.spec.labels)
+                !nobody
+                    && !g.leaving
+                    && g.namespace == guest.namespace
+                    && selects(selector.as_ref(), &g.spec.labels)
             };
             let mut domains: BTreeMap<String, usize> = BTreeMap::new();
             for h in self.hosts.iter().filter(|h| counts(h)) {

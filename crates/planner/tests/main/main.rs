@@ -1,6 +1,7 @@
 //! The planner as its users see it.
 #![allow(clippy::wildcard_imports, clippy::unwrap_used)] // The whole model is what is talked about.
 
+mod as_the_scheduler;
 mod busy;
 mod checker;
 mod consolidating;
