@@ -193,7 +193,7 @@ impl Dump {
             })?,
             budgets: all(self.take::<PodDisruptionBudget>("PodDisruptionBudget")?, budget)?,
             namespaces: all(self.take("Namespace")?, |from| Ok(namespace(from)))?,
-            claims: all(self.take("PersistentVolumeClaim")?, |from| Ok(storage::claim(from)))?,
+            claims: all(self.take("PersistentVolumeClaim")?, storage::claim)?,
             volumes: all(self.take("PersistentVolume")?, storage::volume)?,
             storage_classes: all(self.take::<StorageClass>("StorageClass")?, |from| {
                 Ok(storage::storage_class(from))

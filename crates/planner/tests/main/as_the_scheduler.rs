@@ -83,7 +83,7 @@ fn who_runs_takes_what_it_will_attach_though_its_claim_is_not_bound() {
         name: name.to_owned(),
         class: Some(class.to_owned()),
         volume: volume.map(str::to_owned),
-        single_pod: false,
+        ..Claim::default()
     };
     let class = |name: &str, waits: bool| StorageClass {
         name: name.to_owned(),

@@ -39,23 +39,34 @@ fn claims() {
     let of = |metadata: Value, spec: Value| {
         let mut whole = json!({ "metadata": { "name": "c", "namespace": "n" }, "spec": spec });
         whole["metadata"].as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
-        part(&claim(&object(whole)), "")
+        claim(&object(whole)).map(|claim| part(&claim, "")).map_err(|error| error.to_string())
     };
-    let expected = |class: Value, volume: Value, single: bool| json!({ "namespace": "n", "name": "c", "class": class, "volume": volume, "single_pod": single });
+    let expected = |class: Value, volume: Value, modes: &[&str], request: i64| {
+        let single = modes == ["ReadWriteOncePod"];
+        Ok(json!({ "namespace": "n", "name": "c", "class": class, "volume": volume, "single_pod": single,
+            "request": request, "modes": modes }))
+    };
     let annotated = json!({ "annotations": { "volume.beta.kubernetes.io/storage-class": "old" } });
     let table = [
-        (json!({}), json!({}), expected(Value::Null, Value::Null, false)),
+        (json!({}), json!({}), expected(Value::Null, Value::Null, &[], 0)),
         (
             json!({}),
             json!({ "storageClassName": "fast", "volumeName": "v", "accessModes": ["ReadWriteOncePod"] }),
-            expected(json!("fast"), json!("v"), true),
+            expected(json!("fast"), json!("v"), &["ReadWriteOncePod"], 0),
         ),
         (
             json!({}),
-            json!({ "storageClassName": "", "volumeName": "", "accessModes": ["ReadWriteOnce"] }),
-            expected(Value::Null, Value::Null, false),
+            json!({ "storageClassName": "", "volumeName": "", "accessModes": ["ReadWriteOnce", "ReadOnlyMany"],
+                "resources": { "requests": { "storage": "2Ki" } } }),
+            expected(Value::Null, Value::Null, &["ReadWriteOnce", "ReadOnlyMany"], 2048),
         ),
-        (annotated, json!({ "storageClassName": "fast" }), expected(json!("old"), Value::Null, false)),
+        (annotated, json!({ "storageClassName": "fast" }), expected(json!("old"), Value::Null, &[], 0)),
+        (
+            json!({}),
+            json!({ "resources": { "requests": { "storage": "much" } } }),
+            Err("PersistentVolumeClaim n/c: spec.resources.requests.storage: \"much\" is no quantity"
+                .to_owned()),
+        ),
     ];
     for (metadata, spec, expected) in table {
         assert_eq!(of(metadata, spec), expected);
@@ -65,12 +76,14 @@ fn claims() {
 #[test]
 fn volumes() {
     let of = |spec: Value| {
-        let whole = json!({ "metadata": { "name": "v", "labels": { "zone": "a" } }, "spec": spec });
+        let whole = json!({ "metadata": { "name": "v", "labels": { "zone": "a" } }, "spec": spec,
+            "status": { "phase": "Available" } });
         volume(&object(whole)).map(|volume| part(&volume, "")).map_err(|error| error.to_string())
     };
     let expected = |affinity: Value, driver: Value, local: bool| {
         Ok(
-            json!({ "name": "v", "labels": { "zone": "a" }, "node_affinity": affinity, "driver": driver, "local": local }),
+            json!({ "name": "v", "labels": { "zone": "a" }, "node_affinity": affinity, "driver": driver, "local": local,
+                "available": true, "class": null, "capacity": 0, "modes": [] }),
         )
     };
     let nobody = Value::Null;
@@ -86,6 +99,20 @@ fn volumes() {
     let term = json!([{ "labels": [{ "key": "host", "operator": "In", "values": ["n"] }], "fields": [] }]);
     assert_eq!(of(affinity("In")), expected(term, Value::Null, true));
     let field = "spec.nodeAffinity.required.nodeSelectorTerms[0].matchExpressions[0].operator";
+    let unused = json!({ "storageClassName": "local", "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"] });
+    let claimed = |phase: &str, by: Value| {
+        let mut whole = json!({ "metadata": { "name": "v" }, "spec": unused, "status": { "phase": phase } });
+        whole["spec"]["claimRef"] = by;
+        let read = volume(&object(whole)).unwrap();
+        assert_eq!((read.class.as_deref(), read.capacity), (Some("local"), 1 << 30));
+        assert_eq!(read.modes, ["ReadWriteOnce"]);
+        read.available
+    };
+    assert!(claimed("Available", Value::Null));
+    assert!(!claimed("Released", Value::Null));
+    assert!(!claimed("Available", json!({ "namespace": "n", "name": "c" })), "it is kept for somebody");
+    let negative = json!({ "capacity": { "storage": "-1" } });
+    assert_eq!(of(negative), Err("PersistentVolume v: spec.capacity.storage: \"-1\" is negative".to_owned()));
     assert_eq!(of(affinity("Is")), Err(format!("PersistentVolume v: {field}: \"Is\" is not known")));
 }
 
