@@ -221,7 +221,7 @@ impl Maker {
         match self.rng.u32(..8) {
             0 => term["namespaceSelector"] = json!({}),
             1 => {
-                term["namespaceSelector"] = json!({ "matchLabels": { "team": self.word(&["red", "blue"]) } })
+                term["namespaceSelector"] = json!({ "matchLabels": { "team": self.word(&["red", "blue"]) } });
             }
             2 if !waits => {
                 let out = json!({ "key": "team", "operator": "DoesNotExist" });
