@@ -4,7 +4,7 @@ use super::{
     text,
 };
 use crate::api::Phase;
-use hostler_driver::{Evidence, Finding, Found, How, Identity, State};
+use hostler_driver::{Evidence, Finding, Found, How, Identity, Marks, State};
 use jiff::Timestamp;
 
 fn at(minute: i64) -> Timestamp {
@@ -83,5 +83,27 @@ fn a_node_of_which_nothing_is_known_is_asked_for_before_its_machine_goes() {
     ];
     for (what, seen, expected) in table {
         assert_eq!(decide(&seen), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_server_that_is_labelled_as_another_ones_by_now_is_neither_deleted_nor_taken_for_gone() {
+    let changes: [fn(&mut Marks); 3] = [
+        |marks| marks.domain = Some("other".into()),
+        |marks| marks.machine = Some("other".into()),
+        |marks| marks.machine = None,
+    ];
+    for change in changes {
+        for state in [State::Running, State::Deleting] {
+            let mut server = test_support::server("a", state);
+            change(&mut server.marks);
+            let evidence = Evidence { how: How::Asked, began_at: at(5), answered_at: at(5) };
+            let asked = Finding { found: Found::from_machines(vec![server]), evidence };
+            let step = decide(&deleting(Some(asked), Some(found(How::Listed, 6, None))));
+            let Step::WriteStatus(told) = &step else { panic!("{step:?}") };
+            let expected = "code = [InvalidArgument] message = [spec.providerID: the server stackit://p/a is not labelled as machine \"m\" and is left alone";
+            assert!(told.description.contains(expected), "{}", told.description);
+            assert!(told.description.ends_with(text::DELETE_VM), "{}", told.description);
+        }
     }
 }
