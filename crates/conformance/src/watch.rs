@@ -46,7 +46,10 @@ impl Watch {
 
     /// The next event must be of this type and about this name; returns its object.
     pub async fn expect(&mut self, event_type: &str, name: &str) -> Result<Value, Failure> {
-        let event = self.next().await?;
+        let mut event = self.next().await?;
+        while self.is_aside(&event) {
+            event = self.next().await?;
+        }
         event.is("/type", event_type)?;
         event.is("/object/metadata/name", name)?;
         Ok(event.at("/object").clone())
@@ -70,6 +73,12 @@ impl Watch {
             }
         }
         Ok(())
+    }
+
+    /// Who allows bookmarks may get one at any time, besides the one that ends what is there at first.
+    fn is_aside(&self, event: &Value) -> bool {
+        let allowed = self.path.contains("allowWatchBookmarks=true");
+        allowed && event["type"] == "BOOKMARK" && event["object"]["metadata"]["annotations"].is_null()
     }
 
     fn failed(&self, what: &str) -> Failure {

@@ -343,3 +343,31 @@ fn a_mark_is_ruled_out_by_a_list_that_is_late_enough_for_every_clock() {
         assert!(left == Duration::from_secs(1) || !expected, "{mark:?} {start} {list}: {left:?}");
     }
 }
+
+#[test]
+fn nothing_is_ordered_but_on_a_look_that_came_after_the_mark_and_soon() {
+    let second = |second: i64| at(0) + SignedDuration::from_secs(second);
+    // When it was marked, when the look began, what time it is now, whether it is ordered or marked anew.
+    for (marked, looked, now, ordered) in [
+        (100, 100, 100, true),
+        (100, 103, 105, true),
+        (100, 110, 110, true),
+        (100, 99, 105, false),
+        (100, 0, 105, false),
+        (100, 111, 111, false),
+        (100, 105, 111, false),
+    ] {
+        let evidence = Evidence { how: How::Listed, began_at: second(looked), answered_at: second(looked) };
+        let listed = Some(Finding { found: Found::from_machines(Vec::new()), evidence });
+        let seen = Observed {
+            now: second(now),
+            attempt: Some(AttemptMark { attempt: Attempt("a".into()), at: second(marked) }),
+            attempt_unsent: true,
+            ready_to_act: Ok(identity()),
+            sightings: Sightings { listed, ..Sightings::default() },
+            ..observed()
+        };
+        let expected = if ordered { Step::Create } else { Step::MarkAttempt };
+        assert_eq!(decide(&seen), expected, "marked {marked}, looked {looked}, now {now}");
+    }
+}
