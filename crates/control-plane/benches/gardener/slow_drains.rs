@@ -42,7 +42,8 @@ impl fmt::Display for Waits {
 /// `at_once` is how many drains the contender can do at once: then the Machines beside them are made.
 pub async fn measure(stage: &mut Stage, count: usize, at_once: usize) -> anyhow::Result<Waits> {
     let slow = names("slow", count);
-    let undisturbed = rounds(stage, "alone", count).await?;
+    let (undisturbed, alone) = rounds(stage, "alone", count).await?;
+    stage.delete(&alone).await?;
     stage.make(&slow).await?;
     let pods: Api<Pod> = Api::namespaced(stage.admin.clone(), "default");
     let calls = slow.iter().map(|name| {
@@ -56,13 +57,14 @@ pub async fn measure(stage: &mut Stage, count: usize, at_once: usize) -> anyhow:
     stream::iter(calls).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
     stage.ask_to_go(&slow).await?;
     let draining = wait_for_drains(&pods, count.min(at_once)).await?;
-    let disturbed = rounds(stage, "beside", count).await?;
+    let (disturbed, beside) = rounds(stage, "beside", count).await?;
     let calls = slow.iter().map(|name| async {
         pods.delete(name, &DeleteParams::default().grace_period(0)).await?;
         anyhow::Ok(())
     });
     stream::iter(calls).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
-    stage.delete(&slow).await?;
+    // Whose workers all drain deletes none of these before.
+    stage.delete(&[slow, beside].concat()).await?;
     stage.nothing_is_left().await?;
     Ok(Waits { alone: undisturbed, beside: disturbed, draining })
 }
@@ -71,15 +73,15 @@ fn names(prefix: &str, count: usize) -> Vec<String> {
     (0..count).map(|number| name(prefix, number)).collect()
 }
 
-/// The 99th percentile of all that are made in some rounds.
-async fn rounds(stage: &mut Stage, prefix: &str, count: usize) -> anyhow::Result<Duration> {
-    let mut each = Vec::new();
+/// The 99th percentile of all that are made in some rounds, and their names.
+async fn rounds(stage: &mut Stage, prefix: &str, count: usize) -> anyhow::Result<(Duration, Vec<String>)> {
+    let (mut each, mut all) = (Vec::new(), Vec::new());
     for round in 1..=ROUNDS {
         let names = names(&format!("{prefix}{round}"), count);
         each.extend(stage.make(&names).await?.each);
-        stage.delete(&names).await?;
+        all.extend(names);
     }
-    Ok(percentile(each))
+    Ok((percentile(each), all))
 }
 
 /// How many pods have been asked to leave.
