@@ -78,7 +78,7 @@ impl Health {
 
     /// Why the process should be restarted; empty if it should not.
     pub fn stuck(&self) -> Vec<String> {
-        let queues = self.watched().queues.clone();
+        let queues = self.queues();
         let lines = queues.iter().flat_map(|queue| {
             let line = |(key, taken): (crate::Key, std::time::Duration)| {
                 format!("queue {}: {key} has been running for {} s", queue.name(), taken.as_secs())
@@ -104,6 +104,14 @@ impl Health {
             .route("/readyz", get(readyz))
             .route("/metrics", get(metrics))
             .with_state(self.clone())
+    }
+
+    pub(crate) fn queues(&self) -> Vec<Queue> {
+        self.watched().queues.clone()
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     fn watched(&self) -> MutexGuard<'_, Watched> {

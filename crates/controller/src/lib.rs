@@ -18,6 +18,7 @@ mod key;
 mod lean;
 mod lease;
 mod metrics;
+mod profile;
 pub mod queue;
 mod waiting;
 pub mod watch;

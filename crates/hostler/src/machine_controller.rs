@@ -142,7 +142,7 @@ pub struct Options {
 
 pub async fn run(options: Options) -> anyhow::Result<()> {
     options.check()?;
-    options.upstream.warn();
+    options.upstream.tell();
     let environment = environment()?;
     let mut signals = StopSignals::listen()?;
     let (clock, chance, metrics) = (Clock::system(), Chance::from_entropy(), hostler_gardener::metrics());
@@ -211,6 +211,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         entropy: entropy::system(),
         token_groups: options.token_groups(),
     };
+    let profiles = options.upstream.profiles(&health);
     let stop = CancellationToken::new();
     // Boxed: these are large futures.
     let machines = Box::pin(lead(election, parts, stop.clone()));
@@ -221,7 +222,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         }
     });
     let work = async { tokio::try_join!(machines, sets).map(|((), ())| ()) };
-    let serve = async { axum::serve(listener, served(&health)).await };
+    let serve = async { axum::serve(listener, served(&health).merge(profiles)).await };
     let ended = async {
         tokio::select! {
             biased;

@@ -21,6 +21,7 @@ mod web;
 
 use anyhow::{Context, anyhow};
 use clap::{Parser, Subcommand};
+use logs::FileLevels;
 use std::process::ExitCode;
 
 /// Takes machines into service as Kubernetes nodes and out of service again.
@@ -62,12 +63,12 @@ fn main() -> ExitCode {
 }
 
 fn run(hostler: Hostler) -> anyhow::Result<()> {
-    let level = if let Command::MachineController(options) = &hostler.command {
-        options.upstream.log_level()
+    let (level, files) = if let Command::MachineController(options) = &hostler.command {
+        (options.upstream.log_level(), options.upstream.file_levels())
     } else {
-        None
+        (None, FileLevels::default())
     };
-    hostler.logs.start(level)?;
+    hostler.logs.start(level, files)?;
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
         .map_err(|_| anyhow!("another crypto provider is already in use"))?;

@@ -124,19 +124,23 @@ impl Queue {
 
     /// Runs that take longer than they may, with the time they have taken.
     pub fn stuck(&self) -> Vec<(Key, Duration)> {
-        let now = self.0.clock.instant();
-        let taken = |(key, (since, _)): (&Key, &(Instant, &str))| {
-            (key.clone(), now.saturating_duration_since(*since))
-        };
         let limit = self.0.options.stuck_after;
-        self.state().running.iter().map(taken).filter(|(_, taken)| *taken > limit).collect()
+        let runs = self.under_way().into_iter();
+        runs.filter(|(_, _, taken)| *taken > limit).map(|(key, _, taken)| (key, taken)).collect()
     }
 
-    /// The runs that are under way, by lane, with the time they have taken.
-    fn runs(&self) -> Vec<(&'static str, Duration)> {
+    /// The runs that are under way, with their lanes and the time they have taken.
+    pub fn under_way(&self) -> Vec<(Key, &'static str, Duration)> {
         let now = self.0.clock.instant();
         let state = self.state();
-        state.running.values().map(|(since, lane)| (*lane, now.saturating_duration_since(*since))).collect()
+        let taken = |(key, (since, lane)): (&Key, &(Instant, &'static str))| {
+            (key.clone(), *lane, now.saturating_duration_since(*since))
+        };
+        state.running.iter().map(taken).collect()
+    }
+
+    fn runs(&self) -> Vec<(&'static str, Duration)> {
+        self.under_way().into_iter().map(|(_, lane, taken)| (lane, taken)).collect()
     }
 
     fn state(&self) -> MutexGuard<'_, Shared> {

@@ -1,6 +1,6 @@
 use crate::support::{Faults, SECOND, World, pass};
 use async_trait::async_trait;
-use axum::body::Body;
+use axum::{Router, body::Body};
 use hostler_apiserver::ApiServer;
 use hostler_controller::{
     Election, Fence, Health, Key, Lane, LeaseOptions, Outcome, Queue, QueueOptions, Reconciler, Run, Trouble,
@@ -29,7 +29,11 @@ impl Reconciler for Stuck {
 
 async fn ask(health: &Health, path: &str) -> (u16, String) {
     let request = Request::builder().uri(path).body(Body::empty()).unwrap();
-    let response = health.router().oneshot(request).await.unwrap();
+    answer(health.router(), request).await
+}
+
+async fn answer(router: Router, request: Request<Body>) -> (u16, String) {
+    let response = router.oneshot(request).await.unwrap();
     let code = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     (code, String::from_utf8(body.to_vec()).unwrap())
@@ -52,6 +56,40 @@ async fn unhealthy_while_a_run_is_stuck() {
     assert_eq!(ask(&health, "/healthz").await, (500, expected.into()));
     pass(SECOND * 70).await;
     assert_eq!(ask(&health, "/healthz").await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_under_way_and_what_waits_is_told() {
+    let world = World::new(1);
+    let options = QueueOptions::new("machines");
+    let queue = Queue::new(options, world.clock.clone(), &world.chance, world.metrics.clone());
+    let health = Health::new(world.metrics.clone());
+    health.add_queue(&queue);
+    let ask = async |contention: bool, path: &str| {
+        let request = Request::builder().uri(format!("/debug/pprof/{path}")).body(Body::empty()).unwrap();
+        answer(health.profiles(contention), request).await
+    };
+    assert_eq!(ask(false, "goroutine").await, (200, "runs under way: 0\n".into()));
+    let working = queue.clone();
+    tokio::spawn(async move { working.run(Arc::new(Stuck), CancellationToken::new()).await });
+    queue.wake(Key::new("Machine", "shoot", "m1"));
+    queue.wake(Key::new("Machine", "shoot", "m2"));
+    pass(SECOND * 30).await;
+    let first = "runs under way: 1\nmachines work Machine shoot/m1 for 30.000 s\n";
+    assert_eq!(ask(false, "goroutine").await, (200, first.into()));
+    pass(SECOND * 75).await;
+    let second = "runs under way: 1\nmachines work Machine shoot/m2 for 5.000 s\n";
+    assert_eq!(ask(false, "goroutine").await, (200, second.into()));
+    let (code, waited) = ask(true, "block").await;
+    assert_eq!(code, 200);
+    for line in [r#"sum{queue="machines",lane="work"} 100.0"#, r#"count{queue="machines",lane="work"} 2"#] {
+        assert!(waited.lines().any(|told| told == line), "{waited}");
+    }
+    assert_eq!(ask(false, "block").await.0, 404);
+    assert_eq!(ask(true, "").await, (200, "cmdline\ngoroutine\nblock\n".into()));
+    assert_eq!(ask(false, "").await, (200, "cmdline\ngoroutine\n".into()));
+    let arguments: Vec<String> = std::env::args().collect();
+    assert_eq!(ask(false, "cmdline").await, (200, arguments.join("\0")));
 }
 
 #[tokio::test(start_paused = true)]

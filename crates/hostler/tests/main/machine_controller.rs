@@ -33,9 +33,14 @@ fn one_that_cannot_work_says_why() {
         let said = refusal(&directory, command);
         assert!(said.starts_with(expected), "{arguments:?}: {said}");
     }
-    let output = hostler(&["machine-controller", "--leader-elect-retry-period=2d"]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("\"2d\" is no duration; write for example 90s, 1m30s or 2h"), "{said}");
+    for (argument, expected) in [
+        ("--leader-elect-retry-period=2d", "\"2d\" is no duration; write for example 90s, 1m30s or 2h"),
+        ("--vmodule=drain", "\"drain\": give a pattern, = and a number, such as drain*=4"),
+    ] {
+        let output = hostler(&["machine-controller", argument]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(expected), "{said}");
+    }
 }
 
 /// Where it serves what a kubelet asks.
@@ -135,7 +140,7 @@ fn busy() -> (Mute, Arc<Mutex<BTreeMap<String, String>>>) {
 }
 
 #[test]
-fn it_introduces_itself_and_warns_of_what_it_has_not() {
+fn it_introduces_itself_and_tells_what_it_is_busy_with_where_that_is_asked_for() {
     let directory = Directory::new();
     let (server, asked) = busy();
     let kubeconfig = server.kubeconfig(&directory);
@@ -143,22 +148,35 @@ fn it_introduces_itself_and_warns_of_what_it_has_not() {
         let asked = asked.lock().unwrap();
         asked.iter().find(|(path, _)| path.ends_with(ends)).map(|(_, agent)| agent.clone())
     };
-    for (name, elects, path, part) in [
-        ("waits", "true", "/leases/machine-controller", "machine-leader-election"),
-        ("works", "false", "/machines", "machine-controller"),
+    let profiles = ["--profiling", "--contention-profiling", "--vmodule=upst*=4"];
+    for (name, elects, path, part, flags) in [
+        ("waits", "true", "/leases/machine-controller", "machine-leader-election", &profiles[..]),
+        ("works", "false", "/machines", "machine-controller", &[]),
     ] {
-        let mut command = hostler(&["machine-controller", "--address=127.0.0.1", "--port=0", "--profiling"]);
-        command.args(["--contention-profiling", "--vmodule=controller=4"]);
+        let mut command = hostler(&["machine-controller", "--address=127.0.0.1", "--port=0"]);
+        command.args(flags).env_remove("RUST_LOG");
         command.arg(format!("--leader-elect={elects}")).arg("--target-kubeconfig").arg(&kubeconfig);
         let mut process = Process::start(&directory, name, command);
-        port_of(&mut process);
+        let port = port_of(&mut process);
         let agent = wait_for("it asks", || agent_of(path));
         assert_eq!(agent, format!("hostler/{} {part}", env!("CARGO_PKG_VERSION")));
-        for warning in
-            ["--profiling: there are no profiles of Go's kind", "--vmodule names files of other sources"]
-        {
-            assert!(process.stderr().contains(warning), "{}", process.stderr());
+
+        let asked_for = !flags.is_empty();
+        let status = if asked_for { 200 } else { 404 };
+        for path in ["", "cmdline", "goroutine", "block"] {
+            assert_eq!(ask(port, &format!("/debug/pprof/{path}")).unwrap().0, status, "{path}");
         }
+        if asked_for {
+            let (_, line) = ask(port, "/debug/pprof/cmdline").unwrap();
+            assert!(
+                line.ends_with(kubeconfig.to_str().unwrap()) && line.contains("\0--profiling\0"),
+                "{line}"
+            );
+        }
+        // One file writes more, the others as before.
+        let said = process.stderr();
+        assert_eq!(said.contains("taken without effect"), asked_for, "{said}");
+        assert_eq!(said.matches("DEBUG").count(), usize::from(asked_for), "{said}");
     }
 }
 

@@ -1,5 +1,9 @@
 //! Log lines on standard error.
 
+mod files;
+
+pub use files::{FileLevels, level_of};
+
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use std::io::{self, IsTerminal};
@@ -27,13 +31,14 @@ enum Format {
 }
 
 impl Options {
-    /// Begins to write, at the given level if nobody has chosen one.
-    pub fn start(&self, level: Option<&str>) -> anyhow::Result<()> {
+    /// Begins to write, at the given level if nobody has chosen one, and more from some files.
+    pub fn start(&self, level: Option<&str>, files: FileLevels) -> anyhow::Result<()> {
         let chosen = self.log_level.as_deref().or(level).unwrap_or("info");
         let lines = EnvFilter::try_new(chosen)
             .with_context(|| format!("--log-level or RUST_LOG: {chosen:?} is no filter"))?;
         // A span names the object that a line is about, so it is needed even where its own level is not.
-        let filter = lines.or(filter_fn(|meta| meta.is_span() && meta.target().starts_with("hostler")));
+        let spans = filter_fn(|meta| meta.is_span() && meta.target().starts_with("hostler"));
+        let filter = lines.or(spans).or(filter_fn(move |meta| files.allow(meta)));
         let layer =
             tracing_subscriber::fmt::layer().with_ansi(io::stderr().is_terminal()).with_writer(io::stderr);
         let layer = match self.log_format {
