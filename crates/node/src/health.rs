@@ -1,7 +1,8 @@
 //! How a node is doing, by its conditions.
 
+use crate::Node;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use k8s_openapi::api::core::v1::NodeCondition;
 use std::fmt;
 
 /// How long a node may be unwell before nothing of it is waited for any more.

@@ -13,6 +13,7 @@ mod drain;
 mod drainer;
 mod grouped;
 mod health;
+mod node;
 mod objects;
 mod watches;
 
@@ -21,5 +22,6 @@ pub use drain::{
 };
 pub use drainer::{Drainer, Parts};
 pub use health::{Forced, is_ready};
+pub use node::{Node, NodeSpec, NodeStatus};
 pub use objects::{Volume, VolumeSource};
 pub use watches::Watches;

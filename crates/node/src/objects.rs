@@ -6,40 +6,42 @@ use k8s_openapi::{
     ClusterResourceScope, NamespaceResourceScope,
     apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
 };
-use kube::{Resource, ResourceExt, api::ObjectMeta};
+use kube::{ResourceExt, api::ObjectMeta};
 use serde::Deserialize;
 use serde_json::Value;
-use std::{borrow::Cow, collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 macro_rules! resource {
     ($type:ident, $kind:literal, $group:literal, $plural:literal, $scope:ty) => {
-        impl Resource for $type {
+        impl kube::Resource for $type {
             type DynamicType = ();
             type Scope = $scope;
 
-            fn kind((): &()) -> Cow<'_, str> {
+            fn kind((): &()) -> std::borrow::Cow<'_, str> {
                 $kind.into()
             }
-            fn group((): &()) -> Cow<'_, str> {
+            fn group((): &()) -> std::borrow::Cow<'_, str> {
                 $group.into()
             }
-            fn version((): &()) -> Cow<'_, str> {
+            fn version((): &()) -> std::borrow::Cow<'_, str> {
                 "v1".into()
             }
-            fn plural((): &()) -> Cow<'_, str> {
+            fn plural((): &()) -> std::borrow::Cow<'_, str> {
                 $plural.into()
             }
-            fn meta(&self) -> &ObjectMeta {
+            fn meta(&self) -> &kube::api::ObjectMeta {
                 &self.metadata
             }
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
+            fn meta_mut(&mut self) -> &mut kube::api::ObjectMeta {
                 &mut self.metadata
             }
         }
     };
 }
+
+pub(crate) use resource;
 
 resource!(BoundPod, "Pod", "", "pods", NamespaceResourceScope);
 resource!(Budget, "PodDisruptionBudget", "policy", "poddisruptionbudgets", NamespaceResourceScope);

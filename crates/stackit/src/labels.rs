@@ -1,6 +1,6 @@
 //! The labels by which servers are recognised, as the Go provider writes them.
 
-use crate::wire::Server;
+use crate::wire::{Labels, Server};
 use hostler_driver::{Attempt, Marks};
 
 /// What label keys start with unless the environment says otherwise.
@@ -44,12 +44,7 @@ impl LabelNames {
     /// What a server says about itself. If it has several labels that may name its cluster, none of them under
     /// our own key, one that says `cluster` counts.
     pub(crate) fn marks(&self, server: &Server, cluster: Option<&str>) -> Marks {
-        let labels: Vec<(&str, &str)> = server
-            .labels
-            .iter()
-            .flatten()
-            .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
-            .collect();
+        let labels: Vec<(&str, &str)> = server.labels.iter().flat_map(Labels::texts).collect();
         let label = |wanted: &str| {
             labels.iter().find(|(key, _)| *key == wanted).map(|(_, value)| (*value).to_owned())
         };

@@ -1,10 +1,10 @@
 //! A complete list of a project's servers. A thousand servers are listed again and again while a few of them change, so
 //! a list shares with the one before what stayed the same, and only what changed is read.
 
-use crate::wire::{List, Server};
+use crate::wire::{BootVolume, List, Server};
 use hostler_driver::{Change, Evidence, How};
 use jiff::Timestamp;
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
@@ -41,12 +41,30 @@ impl Servers {
     }
 }
 
-/// Without room for NICs that it does not have: it is kept for as long as it is listed.
-fn slim(mut server: Server) -> Server {
-    if let Some(nics) = &mut server.nics {
+/// Only what is asked of a server in a list: it is kept for as long as it is listed.
+fn slim(server: Server) -> Server {
+    let boot_volume = server.boot_volume.map(|volume| BootVolume {
+        id: volume.id,
+        delete_on_termination: volume.delete_on_termination,
+        ..BootVolume::default()
+    });
+    let nics = server.nics.map(|mut nics| {
         nics.shrink_to_fit();
+        nics
+    });
+    Server {
+        id: server.id,
+        name: server.name,
+        status: server.status,
+        power_status: server.power_status,
+        error_message: server.error_message,
+        labels: server.labels,
+        created_at: server.created_at,
+        launched_at: server.launched_at,
+        boot_volume,
+        nics,
+        ..Server::default()
     }
-    server
 }
 
 /// The list and when it was begun.
@@ -69,7 +87,7 @@ struct Index {
 }
 
 fn label<'a>(server: &'a Server, name: &str) -> Option<&'a str> {
-    server.labels.as_ref()?.get(name).and_then(Value::as_str)
+    server.labels.as_ref()?.text(name)
 }
 
 impl Index {
@@ -167,7 +185,7 @@ impl Listing {
 mod tests {
     use super::*;
     use hostler_driver::ProviderId;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn listing(servers: &Value, before: Option<&Listing>) -> Listing {
         let answer = json!({"items": servers}).to_string();

@@ -22,12 +22,12 @@ const PERIOD: Duration = Duration::from_hours(1);
 
 /// The labels by which the boot volume of a server is recognised when that one is gone.
 pub(crate) fn labels(server: &Server, names: &LabelNames) -> BTreeMap<String, String> {
-    let own = server.labels.iter().flatten().filter_map(|(key, value)| Some((key, value.as_str()?)));
+    let own = server.labels.iter().flat_map(Labels::texts);
     let identity = own.filter(|(key, _)| {
-        **key == names.machine || **key == names.class || key.ends_with(labels::CLUSTER_SUFFIX)
+        *key == names.machine || *key == names.class || key.ends_with(labels::CLUSTER_SUFFIX)
     });
     let mut all: BTreeMap<String, String> =
-        identity.map(|(key, value)| (key.clone(), value.to_owned())).collect();
+        identity.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
     all.insert(labels::BOOT_VOLUME.to_owned(), labels::BOOT_VOLUME_GOES.to_owned());
     all.insert(labels::SERVER.to_owned(), server.id.clone());
     all
@@ -35,7 +35,7 @@ pub(crate) fn labels(server: &Server, names: &LabelNames) -> BTreeMap<String, St
 
 /// The server that a volume is to go with; nothing if nobody has said so.
 pub(crate) fn server_of(volume: &Volume) -> Option<&str> {
-    let label = |key: &str| volume.labels.as_ref()?.get(key).and_then(Value::as_str);
+    let label = |key: &str| volume.labels.as_ref()?.text(key);
     let goes = label(labels::BOOT_VOLUME) == Some(labels::BOOT_VOLUME_GOES);
     label(labels::SERVER).filter(|server| goes && !server.is_empty())
 }

@@ -33,7 +33,7 @@ pub struct MachineSpec {
     #[serde(rename = "providerID", skip_serializing_if = "String::is_empty")]
     pub provider_id: String,
     #[serde(rename = "nodeTemplate", skip_serializing_if = "Option::is_none")]
-    pub node_template: Option<NodeTemplateSpec>,
+    pub node_template: Option<Box<NodeTemplateSpec>>,
     #[serde(flatten)]
     pub configuration: MachineConfiguration,
 }

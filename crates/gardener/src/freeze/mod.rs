@@ -11,8 +11,9 @@ use hostler_base::{Chance, Clock};
 use hostler_controller::{
     Cache, EventKind, Key, Lane, Metrics, Outcome, Queue, QueueOptions, Reconciler, Recorder, Run, Trouble,
 };
+use hostler_node::Node;
 use jiff::Timestamp;
-use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Api, Client, Resource, api::PostParams};
 use prometheus_client::metrics::gauge::Gauge;
 use std::{

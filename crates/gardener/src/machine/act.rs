@@ -16,10 +16,8 @@ use hostler_driver::{
     Address, AddressKind, Attempt, Code, Deletion, Evidence, Failure, Finding, Found, How, Identity,
     Machine as Server, Order, ProviderId, Recognition, Settled,
 };
-use k8s_openapi::{
-    api::core::v1::{Node, NodeAddress},
-    apimachinery::pkg::apis::meta::v1::Time,
-};
+use hostler_node::Node;
+use k8s_openapi::{api::core::v1::NodeAddress, apimachinery::pkg::apis::meta::v1::Time};
 use kube::{
     Api, Resource, ResourceExt,
     api::{DeleteParams, PostParams},

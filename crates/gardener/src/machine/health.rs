@@ -6,7 +6,8 @@ use crate::{
     life::{GATE_AGAIN, NodeView, StatusChange},
 };
 use hostler_controller::{Outcome, Trouble};
-use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use hostler_node::Node;
+use k8s_openapi::api::core::v1::NodeCondition;
 use kube::{Api, Resource, ResourceExt, api::ListParams};
 use std::sync::Arc;
 

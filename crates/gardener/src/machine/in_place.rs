@@ -6,11 +6,9 @@ use crate::{
     life::{InPlace, Stage, UpdateResult},
 };
 use hostler_controller::{Outcome, Trouble};
+use hostler_node::Node;
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::core::v1::{Node, NodeCondition},
-    apimachinery::pkg::apis::meta::v1::Time,
-};
+use k8s_openapi::{api::core::v1::NodeCondition, apimachinery::pkg::apis::meta::v1::Time};
 use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},

@@ -28,9 +28,9 @@ use hostler_controller::{
     behind_others,
 };
 use hostler_driver::{Address, Driver, Failure, Identity, Order, ProviderId};
-use hostler_node::Drainer;
+use hostler_node::{Drainer, Node};
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::{Node, ObjectReference, Secret};
+use k8s_openapi::api::core::v1::{ObjectReference, Secret};
 use kube::{Client, Resource, ResourceExt};
 use std::{
     collections::BTreeMap,

@@ -4,7 +4,7 @@
 use super::{Machine, MachineController, Memory, Next, act::node_name, observe::is_node_of};
 use crate::api::names;
 use hostler_controller::{Cache, Change, EventKind, Key, Outcome, Trouble};
-use k8s_openapi::api::core::v1::Node;
+use hostler_node::Node;
 use kube::{
     Api, Resource, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
@@ -14,21 +14,6 @@ use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-
-/// Takes out of a node what is long and of no use here: on a node that has run for a while the list of its images is the
-/// larger part of it.
-pub(super) fn trim(node: &mut Node) {
-    if let Some(status) = &mut node.status {
-        (status.images, status.node_info, status.allocatable) = (None, None, None);
-        (status.daemon_endpoints, status.features, status.runtime_handlers) = (None, None, None);
-        status.conditions.iter_mut().for_each(Vec::shrink_to_fit);
-        status.addresses.iter_mut().for_each(Vec::shrink_to_fit);
-    }
-    if let Some(spec) = &mut node.spec {
-        spec.taints.iter_mut().for_each(Vec::shrink_to_fit);
-    }
-    node.metadata.finalizers.iter_mut().for_each(Vec::shrink_to_fit);
-}
 
 /// The nodes that were deleted under their machines before they could be held, by the machines. It is not written
 /// down: after a restart such a machine is one whose node went missing.
@@ -170,22 +155,6 @@ impl MachineController {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn of_a_node_is_kept_what_is_asked_for() {
-        let kept = json!({"apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": "m", "labels": {"a": "b"}},
-            "spec": {"providerID": "stackit://p/s", "unschedulable": true},
-            "status": {"capacity": {"cpu": "4"}, "conditions": [{"type": "Ready", "status": "True"}],
-                "addresses": [{"type": "Hostname", "address": "m"}], "phase": "Running",
-                "volumesInUse": ["v"], "volumesAttached": [{"name": "v", "devicePath": "d"}]}});
-        let mut whole = kept.clone();
-        whole["status"]["images"] = json!([{"names": ["an/image:1"], "sizeBytes": 5}]);
-        whole["status"]["allocatable"] = json!({"cpu": "3"});
-        let mut node: Node = serde_json::from_value(whole).unwrap();
-        trim(&mut node);
-        assert_eq!(serde_json::to_value(node).unwrap(), kept);
-    }
 
     #[test]
     fn a_node_that_vanished_was_deleted_unless_nobody_could_have_deleted_it() {

@@ -13,8 +13,8 @@ use crate::{
 use hostler_base::{GoDuration, stable_hash};
 use hostler_controller::Key;
 use hostler_driver::{Attempt, Code, Described, Driver, Failure, Periods, ProviderId, Written};
+use hostler_node::Node;
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::Node;
 use kube::{Resource, ResourceExt};
 use std::{
     sync::{Arc, PoisonError},

@@ -2,7 +2,7 @@
 
 use super::{
     Caches, MachineController,
-    nodes::{self, LostNodes, machine_named_by, node_or_own_name},
+    nodes::{LostNodes, machine_named_by, node_or_own_name},
     patience::Refusals,
     queue, token,
     unsent::Unsent,
@@ -23,8 +23,8 @@ use hostler_controller::{
     Cache, Change, EventOptions, Health, Key, Metrics, Queue, Recorder, Watch, WatchOptions,
 };
 use hostler_driver::{Change as CloudChange, Changes, Driver, DriverFactory, without_references};
-use hostler_node::Drainer;
-use k8s_openapi::api::core::v1::{Node, Secret};
+use hostler_node::{Drainer, Node};
+use k8s_openapi::api::core::v1::Secret;
 use kube::{Client, ResourceExt};
 use std::{
     collections::BTreeMap,
@@ -125,7 +125,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
             let nodes =
                 Watch::<Node>::all(client.clone(), watching(), clock.clone(), &chance, metrics.clone())
                     .indexed(machine_named_by)
-                    .trimmed(nodes::trim);
+                    .trimmed(Node::shrink);
             let drainer = Drainer::new(hostler_node::Parts {
                 client: client.clone(),
                 evictions,

@@ -10,8 +10,9 @@ use crate::{
     life::Behind,
 };
 use hostler_controller::{Key, Trouble};
+use hostler_node::Node;
 use k8s_openapi::{
-    api::core::v1::{Node, NodeSpec, Taint},
+    api::core::v1::{NodeSpec, Taint},
     apimachinery::pkg::api::resource::Quantity,
 };
 use kube::{
@@ -139,7 +140,7 @@ impl MachineController {
         let resources = class.as_ref().and_then(|class| class.spec.node_template.as_ref());
         let resources = resources.map(|template| &template.virtual_capacity);
         let name = machine.name_any();
-        let Behind { status, node } = behind(node, &name, machine.spec.node_template.as_ref(), resources);
+        let Behind { status, node } = behind(node, &name, machine.spec.node_template.as_deref(), resources);
         Behind {
             status: status.filter(|_| !memory.node_status_patched),
             node: node.filter(|_| !memory.node_patched),

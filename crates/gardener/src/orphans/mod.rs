@@ -20,8 +20,8 @@ use hostler_controller::{
 use hostler_driver::{
     Code, Deletion, Failure, Operation, Periods, ProviderId, Snapshot, retry, without_references,
 };
+use hostler_node::Node;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, Resource, ResourceExt};
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use std::{

@@ -13,8 +13,8 @@ use hostler_base::{Chance, Clock};
 use hostler_controller::{
     Cache, Change, Key, Lane, Metrics, Outcome, Queue, QueueOptions, Reconciler, Run, Trouble,
 };
+use hostler_node::Node;
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{Patch, PatchParams},

@@ -8,10 +8,9 @@ pub(crate) use attachments::{AttachmentsSeen, clear};
 pub(crate) use decide::decide;
 pub(crate) use volumes::{InTheWay, Tracked, VolumeFacts, is_named_in, track};
 
-use crate::health::Forced;
+use crate::{Node, health::Forced};
 use hostler_controller::Key;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Node;
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 /// How soon a pod that a budget holds back is asked for again when nothing tells that the budget has changed.

@@ -5,13 +5,14 @@ use super::{
     memory::{Absent, Asked, Memory},
 };
 use crate::{
+    Node,
     drain::{Act, Order, Removal, Remove, Tried, Verified, Why},
     health::TERMINATING,
     objects::{Attachment, BoundPod},
 };
 use futures::StreamExt;
 use jiff::Timestamp;
-use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},

@@ -2,6 +2,7 @@
 //! it may be lost at any time.
 
 use crate::{
+    Node,
     drain::{
         Act, EVICT_AGAIN, Order, PodId, Refusal, Removal, Seen, Share, Step, Tracked, Tried, Verified, Why,
         after,
@@ -10,7 +11,6 @@ use crate::{
 };
 use hostler_controller::Key;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// All drains of a process, and who waits for what.

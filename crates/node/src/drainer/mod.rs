@@ -5,13 +5,13 @@ mod memory;
 mod observe;
 
 use crate::{
+    Node,
     drain::{Cleared, Drained, Order, Step, clear, decide},
     objects::Volume,
     watches::{View, Watches},
 };
 use hostler_base::{Chance, Clock};
 use hostler_controller::{Cache, Key, Metrics, Queue};
-use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use memory::{Books, Ledger};
 use prometheus_client::{

@@ -5,6 +5,7 @@ use super::{
     memory::{Absent, Asked, Memory},
 };
 use crate::{
+    Node,
     drain::{
         AttachmentsSeen, BudgetSeen, FORCE_FOR, Leaving, NodeSeen, Order, PodId, PodSeen, Seen, TRY_AGAIN,
         Tried, Verified, VolumeFacts, after, is_named_in, track,
@@ -14,7 +15,6 @@ use crate::{
 };
 use hostler_controller::Key;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
 use kube::{Resource, ResourceExt};
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,6 +1,7 @@
 use crate::stage::{Stage, deployment, template};
+use hostler_node::Node;
 use hostler_sim::{Break, Fault, Plan, csi::CsiSettings, hollow::STOP_AFTER};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt, api::DeleteParams};
 use serde_json::json;
 use std::time::Duration;

@@ -6,13 +6,14 @@ use hostler_controller::{
     Cache, Key, Lane, Metrics, Outcome, Queue, QueueOptions, Reconciler, Run, StackOptions, Trouble, Watch,
     WatchOptions,
 };
+use hostler_node::Node;
 use hostler_node::{Drainer, Failing, Limits, Order, Parts, Step};
 use hostler_sim::{
     Context, HollowNodes, MachineSpec, Plan, World,
     csi::{Csi, CsiSettings, STACKIT_BLOCK_STORAGE},
 };
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, ObjectList, Patch, PatchParams, PostParams},

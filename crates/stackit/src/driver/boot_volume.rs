@@ -8,14 +8,13 @@ use crate::{
     wire::{AttachmentChange, Server, VolumeChange},
 };
 use hostler_driver::{Code, Failure, Order};
-use serde_json::Value;
 
 /// Whether the boot volume of this server goes with it; without a spec the class cannot be read any more.
 ///
 /// Today's class may not be the one that the server was made with. A server of ours says itself if its volume is to
 /// stay; one of another program does not, so without a class nobody knows, and what may be wanted is kept.
 fn goes(server: &Server, spec: Option<&ProviderSpec>) -> bool {
-    let label = |key: &str| server.labels.as_ref()?.get(key).and_then(Value::as_str);
+    let label = |key: &str| server.labels.as_ref()?.text(key);
     if label(BOOT_VOLUME) == Some(labels::BOOT_VOLUME_STAYS) {
         return false;
     }
@@ -111,7 +110,7 @@ fn about(volume: &str, server: &str, what: &str, failure: Failure) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn a_boot_volume_stays_only_if_somebody_said_so() {

@@ -4,6 +4,7 @@
 //! Answers hold no user data: it carries a bootstrap token and has no business in our memory.
 
 mod catalogue;
+mod labels;
 mod network;
 mod server;
 mod storage;
@@ -12,6 +13,7 @@ pub use catalogue::{
     AffinityGroup, Image, ImageAgent, ImageConfig, Keypair, MachineType, NewAffinityGroup, NewKeypair, Quota,
     Quotas,
 };
+pub use labels::Labels;
 pub use network::{
     AddressRange, Network, NewNic, NewPublicIp, NewSecurityGroup, Nic, NicChange, PortRange, Protocol,
     PublicIp, PublicIpChange, SecurityGroup, SecurityGroupRule,
@@ -22,11 +24,8 @@ pub use server::{
 pub use storage::{AttachmentChange, NewVolume, Volume, VolumeAttachment, VolumeChange, VolumeSource};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Labels in an answer: nothing stops others from writing what is no text.
-pub type Labels = BTreeMap<String, Value>;
 /// Labels in an update: those that are not named stay, `None` removes one.
 pub type LabelChange = BTreeMap<String, Option<String>>;
 
