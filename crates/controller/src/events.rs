@@ -2,7 +2,7 @@
 //! never in the way of the work they tell about. A message never holds a secret.
 
 use crate::metrics::Metrics;
-use hostler_base::{Chance, Clock};
+use hostler_base::{Chance, Clock, stable_hash};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Event, EventSource, ObjectReference},
@@ -26,7 +26,7 @@ const BACKLOG: usize = 256;
 /// How long writing may go on after the stop signal.
 pub const LAST_EVENTS: Duration = Duration::from_secs(1);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     Normal,
     Warning,
@@ -87,23 +87,14 @@ pub struct EventWriter {
     notes: mpsc::Receiver<Note>,
     chance: Chance,
     metrics: Metrics,
-    known: BTreeMap<Sameness, Known>,
+    /// By [`sameness`]: thousands are remembered, and what they say is long.
+    known: BTreeMap<u64, Known>,
     last_error: Option<String>,
-}
-
-/// What makes two events the same.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Sameness {
-    object: [String; 4],
-    kind: EventKind,
-    reason: String,
-    message: String,
 }
 
 #[derive(Clone, Debug)]
 struct Known {
-    namespace: String,
-    name: String,
+    name: Box<str>,
     count: i32,
     last: Timestamp,
 }
@@ -170,11 +161,11 @@ impl EventWriter {
     }
 
     async fn write(&mut self, note: Note) {
-        let same = Sameness::of(&note, self.options.essence);
+        let same = sameness(&note, self.options.essence);
         let known =
             self.known.get(&same).filter(|known| within(known.last, note.at, self.options.window)).cloned();
         let counted = match known {
-            Some(known) => self.count(known, note.at).await,
+            Some(known) => self.count(known, &note).await,
             None => Ok(None),
         };
         let written = match counted {
@@ -188,32 +179,29 @@ impl EventWriter {
                 self.last_error = None;
                 self.remember(same, known);
             }
-            Err(error) => self.failed(&error, &same),
+            Err(error) => self.failed(&error, &note),
         }
     }
 
     /// Counts an event once more; nothing if it does not exist any more.
-    async fn count(&self, known: Known, at: Timestamp) -> Result<Option<Known>, kube::Error> {
-        let api: Api<Event> = Api::namespaced(self.client.clone(), &known.namespace);
+    async fn count(&self, known: Known, note: &Note) -> Result<Option<Known>, kube::Error> {
+        let api: Api<Event> = Api::namespaced(self.client.clone(), note.namespace());
         let count = known.count.saturating_add(1);
-        let patch = json!({"count": count, "lastTimestamp": Time(at)});
+        let patch = json!({"count": count, "lastTimestamp": Time(note.at)});
         match api.patch(&known.name, &PatchParams::default(), &Patch::Merge(patch)).await {
-            Ok(_) => Ok(Some(Known { count, last: at, ..known })),
+            Ok(_) => Ok(Some(Known { count, last: note.at, ..known })),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     async fn create(&self, note: &Note) -> Result<Known, kube::Error> {
-        // Events about objects without a namespace live in `default`.
-        let namespace = note.about.namespace.clone().filter(|namespace| !namespace.is_empty());
-        let namespace = namespace.unwrap_or_else(|| "default".to_owned());
         let object = shortened(note.about.name.clone().unwrap_or_default(), NAME_LIMIT);
         let name = format!("{object}.{:016x}", self.chance.u64());
         let event = Event {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
-                namespace: Some(namespace.clone()),
+                namespace: Some(note.namespace().to_owned()),
                 ..ObjectMeta::default()
             },
             involved_object: note.about.clone(),
@@ -231,42 +219,46 @@ impl EventWriter {
             reporting_instance: Some(self.options.instance.clone()),
             ..Event::default()
         };
-        let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
+        let api: Api<Event> = Api::namespaced(self.client.clone(), note.namespace());
         api.create(&PostParams::default(), &event).await?;
-        Ok(Known { namespace, name, count: 1, last: note.at })
+        Ok(Known { name: name.into(), count: 1, last: note.at })
     }
 
-    fn remember(&mut self, same: Sameness, known: Known) {
+    fn remember(&mut self, same: u64, known: Known) {
         self.known.insert(same, known);
         if self.known.len() > self.options.remembered {
-            let oldest = self.known.iter().min_by_key(|(_, known)| known.last).map(|(same, _)| same.clone());
+            let oldest = self.known.iter().min_by_key(|(_, known)| known.last).map(|(same, _)| *same);
             if let Some(oldest) = oldest {
                 self.known.remove(&oldest);
             }
         }
     }
 
-    fn failed(&mut self, error: &kube::Error, event: &Sameness) {
+    fn failed(&mut self, error: &kube::Error, note: &Note) {
         let forbidden = matches!(error, kube::Error::Api(status) if status.is_forbidden());
         self.metrics.event(if forbidden { "forbidden" } else { "failed" });
         // A right that is missing is missing for every event: one line says it.
         let text = if forbidden { "forbidden".to_owned() } else { error.to_string() };
         if self.last_error.as_ref() != Some(&text) {
-            let [kind, namespace, object, _] = &event.object;
-            tracing::warn!(kind, namespace, object, reason = event.reason, %error, "could not write an event");
+            let ObjectReference { kind, namespace, name, .. } = &note.about;
+            tracing::warn!(kind, namespace, object = name, reason = note.reason, %error, "could not write an event");
         }
         self.last_error = Some(text);
     }
 }
 
-impl Sameness {
-    fn of(note: &Note, essence: fn(&str) -> Cow<'_, str>) -> Self {
-        let about = &note.about;
-        let object = [&about.kind, &about.namespace, &about.name, &about.uid]
-            .map(|part| part.clone().unwrap_or_default());
-        let message = essence(&note.message).into_owned();
-        Self { object, kind: note.kind, reason: note.reason.clone(), message }
+impl Note {
+    /// Events about objects without a namespace live in `default`.
+    fn namespace(&self) -> &str {
+        self.about.namespace.as_deref().filter(|namespace| !namespace.is_empty()).unwrap_or("default")
     }
+}
+
+/// A number that two events have in common if they are the same, and otherwise by no likely chance.
+fn sameness(note: &Note, essence: fn(&str) -> Cow<'_, str>) -> u64 {
+    let ObjectReference { kind, namespace, name, uid, .. } = &note.about;
+    let message = essence(&note.message);
+    stable_hash(&format!("{:?}", (kind, namespace, name, uid, note.kind, &note.reason, message)))
 }
 
 fn whole(message: &str) -> Cow<'_, str> {

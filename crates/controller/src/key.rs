@@ -1,27 +1,44 @@
 use kube::Resource;
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, ops::Deref, sync::Arc};
 
 /// Which object is meant. Ordered by kind, namespace and name; that order is the order of work.
+///
+/// It is in many places at once, so copies of it share what it says: keep a copy rather than make another one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+pub struct Key(Arc<Names>);
+
+/// What a [`Key`] says.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Names {
     pub kind: Cow<'static, str>,
     /// Empty for objects without a namespace.
     pub namespace: String,
     pub name: String,
 }
 
+impl Deref for Key {
+    type Target = Names;
+
+    fn deref(&self) -> &Names {
+        &self.0
+    }
+}
+
 impl Key {
     pub fn new(kind: &'static str, namespace: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { kind: Cow::Borrowed(kind), namespace: namespace.into(), name: name.into() }
+        let kind = Cow::Borrowed(kind);
+        Self(Arc::new(Names { kind, namespace: namespace.into(), name: name.into() }))
     }
 
     pub fn of<K: Resource<DynamicType = ()>>(object: &K) -> Self {
         let meta = object.meta();
-        Self {
-            kind: K::kind(&()),
-            namespace: meta.namespace.clone().unwrap_or_default(),
-            name: meta.name.clone().unwrap_or_default(),
-        }
+        Self::named(K::kind(&()), meta.namespace.as_deref(), meta.name.as_deref())
+    }
+
+    /// Of an object of which no more is known than its names.
+    pub(crate) fn named(kind: Cow<'static, str>, namespace: Option<&str>, name: Option<&str>) -> Self {
+        let own = |name: Option<&str>| name.unwrap_or_default().to_owned();
+        Self(Arc::new(Names { kind, namespace: own(namespace), name: own(name) }))
     }
 
     /// The span every line about this object is written in. The name is in the field `object`: in JSON `name`

@@ -18,9 +18,9 @@ const MOST_IDLE: usize = 16;
 /// A transport to anywhere, through the proxies that the environment names.
 pub fn transport() -> anyhow::Result<Transport> {
     let client = self::client(MOST_IDLE)?;
-    // A connection that once brought a long list keeps room for another one. With connections of their own for lists
-    // few have such room, instead of all that ever happened to bring one.
-    let for_lists = self::client(1)?;
+    // A connection that once brought a long list keeps room for another one, for as long as it is kept. Lists are asked
+    // for now and then, so they have connections of their own which end with them.
+    let for_lists = self::client(0)?;
     Ok(transport::from_service(tower::service_fn(move |request: Request<Body>| {
         let client = if is_list(&request) { for_lists.clone() } else { client.clone() };
         let (parts, body) = request.into_parts();

@@ -27,18 +27,6 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(60);
 /// Whoever waits for a server calls the cloud at least once in this time.
 const BUSY_AFTER_CALL: Duration = Duration::from_secs(150);
 
-/// Only what is asked of a NIC in a list: it is kept until the next one.
-fn slim(nic: Nic) -> Nic {
-    Nic {
-        id: nic.id,
-        network_id: nic.network_id,
-        ipv4: nic.ipv4,
-        ipv6: nic.ipv6,
-        allowed_addresses: nic.allowed_addresses,
-        ..Nic::default()
-    }
-}
-
 pub(crate) struct Poller {
     client: Client,
     clock: Clock,
@@ -119,18 +107,7 @@ impl Poller {
     /// The NICs of the project by the servers that they are attached to, in a list begun after this call and shared
     /// in the same way.
     pub(crate) async fn nics(&self) -> Result<Arc<BTreeMap<String, Vec<Nic>>>, Failure> {
-        self.nics
-            .ask(async || {
-                let mut by_server: BTreeMap<String, Vec<Nic>> = BTreeMap::new();
-                for mut nic in self.client.list_nics(None).await? {
-                    if let Some(server) = nic.device.take() {
-                        // Most servers have one.
-                        by_server.entry(server).or_insert_with(|| Vec::with_capacity(1)).push(slim(nic));
-                    }
-                }
-                Ok(Arc::new(by_server))
-            })
-            .await
+        self.nics.ask(async || self.client.list_attached_nics().await.map(Arc::new)).await
     }
 
     /// The last list that succeeded, however old.

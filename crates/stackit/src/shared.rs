@@ -4,7 +4,7 @@ use hostler_base::Clock;
 use hostler_driver::Failure;
 use std::{
     collections::VecDeque,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
     time::Duration,
 };
 use tokio::{sync::Mutex, time::Instant};
@@ -22,7 +22,29 @@ pub(crate) struct Shared<T> {
     clock: Clock,
     /// How often the question was put.
     put: AtomicU64,
+    /// How many are asking.
+    asking: AtomicUsize,
     past: Mutex<Past<T>>,
+}
+
+/// Counts one who asks, until the end or until it gives up.
+struct Asking<'a>(&'a AtomicUsize);
+
+impl<'a> Asking<'a> {
+    fn begin(all: &'a AtomicUsize) -> Self {
+        all.fetch_add(1, Ordering::SeqCst);
+        Self(all)
+    }
+
+    fn is_alone(&self) -> bool {
+        self.0.load(Ordering::SeqCst) == 1
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// The last answers.
@@ -53,7 +75,7 @@ impl<T> Past<T> {
 impl<T: Clone> Shared<T> {
     pub(crate) fn new(clock: Clock) -> Self {
         let past = Past { answer: None, put_at: VecDeque::new(), rest_until: None };
-        Self { clock, put: AtomicU64::new(0), past: Mutex::new(past) }
+        Self { clock, put: AtomicU64::new(0), asking: AtomicUsize::new(0), past: Mutex::new(past) }
     }
 
     /// The answer to a question put after this call. Who comes while one is under way waits for the next one, which
@@ -62,10 +84,14 @@ impl<T: Clone> Shared<T> {
     where
         F: Future<Output = Result<T, Failure>>,
     {
+        let asking = Asking::begin(&self.asking);
         let put = self.put.load(Ordering::SeqCst);
         let mut past = self.past.lock().await;
-        if let Some((_, answer)) = past.answer.as_ref().filter(|(number, _)| *number > put) {
-            return answer.clone();
+        if let Some((number, answer)) = past.answer.take_if(|(number, _)| *number > put) {
+            if !asking.is_alone() {
+                past.answer = Some((number, answer.clone()));
+            }
+            return answer;
         }
         let wait = past.wait(self.clock.instant());
         if !wait.is_zero() {
@@ -74,11 +100,15 @@ impl<T: Clone> Shared<T> {
         let put_at = self.clock.instant();
         let number = self.put.fetch_add(1, Ordering::SeqCst) + 1;
         past.put(put_at);
+        // Answers may be large: whoever still waits waits for the new one.
+        past.answer = None;
         let answer = question().await;
         let answered_at = self.clock.instant();
         let rest = answered_at.saturating_duration_since(put_at).saturating_mul(REST);
         past.rest_until = Some(answered_at + rest.min(LONGEST_REST));
-        past.answer = Some((number, answer.clone()));
+        if !asking.is_alone() {
+            past.answer = Some((number, answer.clone()));
+        }
         answer
     }
 }
@@ -165,5 +195,29 @@ mod tests {
         assert_eq!(past.wait(start + WINDOW), Duration::ZERO);
         past.rest_until = Some(start + WINDOW + 2 * SECOND);
         assert_eq!(past.wait(start + WINDOW), 2 * SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_kept_for_those_who_wait_and_no_longer() {
+        let shared = Shared::new(Clock::system());
+        let (asked, began) = (&AtomicU64::new(0), &std::sync::Mutex::new(Vec::new()));
+        let ask = || {
+            shared.ask(async move || {
+                asked.fetch_add(1, Ordering::SeqCst);
+                tokio::time::sleep(SECOND).await;
+                let answer = Arc::new(());
+                began.lock().unwrap().push(Arc::downgrade(&answer));
+                Ok(answer)
+            })
+        };
+        let (first, second, third) = tokio::join!(ask(), ask(), async {
+            tokio::time::sleep(SECOND / 2).await;
+            ask().await
+        });
+        let (first, second, third) = (first.unwrap(), second.unwrap(), third.unwrap());
+        assert!(Arc::ptr_eq(&second, &third) && !Arc::ptr_eq(&first, &third));
+        assert_eq!(asked.load(Ordering::SeqCst), 2, "two came too late for the first answer");
+        drop((first, second, third));
+        assert!(began.lock().unwrap().iter().all(|answer| answer.strong_count() == 0));
     }
 }

@@ -146,6 +146,8 @@ impl<K: Ord + Clone> Schedule<K> {
     }
 
     fn put(&mut self, key: K, lane: &'static str, due: Instant, attempts: u32, floor: Option<Instant>) {
+        // One copy is enough of what may be long.
+        let key = self.entries.get_key_value(&key).map_or(key, |(known, _)| known.clone());
         self.waiting.entry(lane).or_default().insert((due, key.clone()));
         self.entries.insert(key, Entry { state: State::Waiting { due, lane }, attempts, floor });
     }

@@ -134,6 +134,13 @@ impl<K: Resource<DynamicType = ()>> Cache<K> {
         self.read(|objects| objects.understood.get(key).map(|entry| entry.known.clone()))
     }
 
+    /// The object's key: a copy of the one it is kept under, if it is.
+    pub fn key_of(&self, object: &K) -> Key {
+        let key = Key::of(object);
+        let kept = self.read(|objects| objects.understood.get_key_value(&key).map(|(kept, _)| kept.clone()));
+        kept.unwrap_or(key)
+    }
+
     /// The object in this very version, if that is how it is known.
     pub(super) fn of_version(&self, key: &Key, version: &str) -> Option<Arc<K>> {
         self.get(key).filter(|object| object.meta().resource_version.as_deref() == Some(version))

@@ -36,8 +36,7 @@ impl Unread {
     /// Which object it is, and in which version.
     pub(super) fn key_and_version(&self, kind: Cow<'static, str>) -> Option<(Key, &str)> {
         let said = |name: &str| in_metadata(self.text(), name);
-        let namespace = said("\"namespace\"").unwrap_or_default().to_owned();
-        let key = Key { kind, namespace, name: said("\"name\"")?.to_owned() };
+        let key = Key::named(kind, said("\"namespace\""), Some(said("\"name\"")?));
         Some((key, said("\"resourceVersion\"")?))
     }
 }

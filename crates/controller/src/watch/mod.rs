@@ -21,7 +21,7 @@ use guard::Guarded;
 use hostler_base::{Backoff, Chance, Clock};
 use kube::{
     Client, Resource,
-    api::{ListParams, ObjectList, WatchParams},
+    api::{ListParams, ObjectList, ObjectMeta, WatchParams},
     core::{NamespaceResourceScope, Request, Status},
 };
 use serde::de::DeserializeOwned;
@@ -216,12 +216,8 @@ where
                 (Key::of(&object), Ok(Arc::new(object)))
             }
             Err(other) => {
-                let key = Key {
-                    kind: K::kind(&()),
-                    namespace: other.metadata.namespace.unwrap_or_default(),
-                    name: other.metadata.name.unwrap_or_default(),
-                };
-                (key, Err(other.why))
+                let ObjectMeta { namespace, name, .. } = other.metadata;
+                (Key::named(K::kind(&()), namespace.as_deref(), name.as_deref()), Err(other.why))
             }
         }
     }

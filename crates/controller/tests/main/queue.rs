@@ -69,7 +69,7 @@ impl Reconciler for Scripted {
     }
 
     async fn reconcile(&self, run: Run) -> Result<Outcome, Trouble> {
-        let name = run.key.name;
+        let name = run.key.name.clone();
         let plan = self.plans.get(name.as_str()).copied().unwrap_or_default();
         self.write(&format!("{name}#{}", run.attempts));
         tracing::info!("at work");

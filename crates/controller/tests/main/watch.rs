@@ -286,7 +286,7 @@ async fn one_malformed_object_does_not_stall_the_rest() {
     pass(SECOND).await;
     assert_eq!(followed.told(), ["malformed bad", "new good", "malformed good"]);
     assert_eq!(followed.names(), ["good"], "what was understood before stays");
-    let malformed: Vec<_> = followed.cache.malformed().into_iter().map(|(key, _)| key.name).collect();
+    let malformed: Vec<_> = followed.cache.malformed().into_iter().map(|(key, _)| key.name.clone()).collect();
     assert_eq!(malformed, ["bad", "good"]);
     assert!(
         world

@@ -45,10 +45,10 @@ impl MachineController {
                 *memory = Memory { attempt_unsent: true, token: memory.token.take(), ..Memory::default() };
                 let new = !has_finalizer(&machine);
                 let mark = self.new_mark();
-                self.unsent.note(Key::of(&*machine), mark.attempt.clone());
+                self.unsent.note(self.caches.machines.key_of(&machine), mark.attempt.clone());
                 let written = self.write(machine, memory, write_down(mark, place)).await;
                 if let (Ok(Next::Again(machine)), true) = (&written, new) {
-                    self.tokens_made.open(machine);
+                    self.tokens_made.open(self.caches.machines.key_of(machine), machine);
                 }
                 written
             }

@@ -247,7 +247,10 @@ impl MachineController {
 
     fn note_upkeep(&self, machine: &Machine) {
         let now = self.clock.instant();
-        self.kept_up.lock().unwrap_or_else(PoisonError::into_inner).insert(Key::of(machine), now);
+        self.kept_up
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(self.caches.machines.key_of(machine), now);
     }
 
     fn forget_drain(&self, key: &Key) {

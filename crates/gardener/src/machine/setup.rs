@@ -158,14 +158,14 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
     let of_class = {
         let known = known.clone();
         move |change: &Change<MachineClass>| {
-            let name = change.key().name;
+            let name = change.key().name.clone();
             keys(&known, |machine| machine.spec.class.name == name)
         }
     };
     let of_secret = {
         let (known, classes) = (known.clone(), caches.classes.clone());
         move |change: &Change<Secret>| {
-            let secret = change.key().name;
+            let secret = change.key().name.clone();
             let names: Vec<String> = classes
                 .filter(|class| refers_to(class, &secret))
                 .iter()
@@ -342,11 +342,11 @@ async fn resync(clock: &Clock, queue: &Queue, machines: &Cache<Machine>, every: 
 }
 
 fn keys(machines: &Cache<Machine>, wanted: impl Fn(&Machine) -> bool) -> Vec<Key> {
-    machines.filter(wanted).iter().map(|machine| Key::of(&**machine)).collect()
+    machines.filter(wanted).iter().map(|machine| machines.key_of(machine)).collect()
 }
 
 fn of_node_named(machines: &Cache<Machine>, node: &str) -> Vec<Key> {
-    machines.with_word(node).iter().map(|machine| Key::of(&**machine)).collect()
+    machines.with_word(node).iter().map(|machine| machines.key_of(machine)).collect()
 }
 
 fn refers_to(class: &MachineClass, secret: &str) -> bool {

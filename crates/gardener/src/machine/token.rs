@@ -83,12 +83,12 @@ impl Ledger {
     }
 
     /// Nobody can have made a token for a machine that nobody has touched.
-    pub(super) fn open(&self, machine: &Machine) {
+    pub(super) fn open(&self, key: Key, machine: &Machine) {
         let mut all = self.all();
-        let entry = all.get(&Key::of(machine));
+        let entry = all.get(&key);
         // Whoever took the finalizer off did not take the token away.
         if entry.is_none_or(|entry| entry.machine != machine.uid()) {
-            all.insert(Key::of(machine), Entry { machine: machine.uid(), token: None });
+            all.insert(key, Entry { machine: machine.uid(), token: None });
         }
     }
 

@@ -158,7 +158,7 @@ impl Collector {
         let mut owners: BTreeMap<String, Owner> =
             known.iter().map(|machine| (machine.name_any(), Owner::of(machine))).collect();
         // What cannot be understood is there all the same.
-        owners.extend(self.machines.malformed().into_iter().map(|(key, _)| (key.name, Owner::Busy)));
+        owners.extend(self.machines.malformed().into_iter().map(|(key, _)| (key.name.clone(), Owner::Busy)));
         let mut classes = self.books.classes();
         let memory = classes.entry(key.clone()).or_default();
         let pass = decide(&Observed {

@@ -1,15 +1,36 @@
 use super::{Client, call::Call};
 use crate::wire::{
-    Network, NewNic, NewPublicIp, NewSecurityGroup, Nic, NicChange, PublicIp, PublicIpChange, SecurityGroup,
-    SecurityGroupRule,
+    List, Network, NewNic, NewPublicIp, NewSecurityGroup, Nic, NicChange, PublicIp, PublicIpChange,
+    SecurityGroup, SecurityGroupRule,
 };
 use hostler_driver::Failure;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
 
 /// NICs and networks.
 impl Client {
     /// All NICs of the project that the API selects.
     pub async fn list_nics(&self, selector: Option<&str>) -> Result<Vec<Nic>, Failure> {
         self.list(Call::get("ListProjectNICs", self.in_project(&["nics"])?).selected_by(selector)).await
+    }
+
+    /// The NICs of the project that are attached to servers, by their servers, with what matters of each.
+    pub(crate) async fn list_attached_nics(&self) -> Result<BTreeMap<String, Vec<Nic>>, Failure> {
+        let call = Call::get("ListProjectNICs", self.in_project(&["nics"])?);
+        // There are thousands: one after the other is read and made small.
+        self.read(call, |answer| {
+            let mut by_server: BTreeMap<String, Vec<Nic>> = BTreeMap::new();
+            let list: List<&RawValue> = serde_json::from_slice(answer)?;
+            for item in list.items {
+                let mut nic: Nic = serde_json::from_str(item.get())?;
+                if let Some(server) = nic.device.take() {
+                    // Most servers have one.
+                    by_server.entry(server).or_insert_with(|| Vec::with_capacity(1)).push(slim(nic));
+                }
+            }
+            Ok(by_server)
+        })
+        .await
     }
 
     pub async fn list_network_nics(
@@ -102,5 +123,17 @@ impl Client {
     pub async fn list_security_group_rules(&self, group: &str) -> Result<Vec<SecurityGroupRule>, Failure> {
         let path = self.in_project(&["security-groups", group, "rules"])?;
         self.list(Call::get("ListSecurityGroupRules", path)).await
+    }
+}
+
+/// Only what is asked of a NIC in a list: it is kept until all who asked have it.
+fn slim(nic: Nic) -> Nic {
+    Nic {
+        id: nic.id,
+        network_id: nic.network_id,
+        ipv4: nic.ipv4,
+        ipv6: nic.ipv6,
+        allowed_addresses: nic.allowed_addresses,
+        ..Nic::default()
     }
 }
