@@ -24,6 +24,10 @@ use clap::{Parser, Subcommand};
 use logs::FileLevels;
 use std::process::ExitCode;
 
+#[cfg(feature = "lean")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Takes machines into service as Kubernetes nodes and out of service again.
 #[derive(Parser)]
 #[command(version, propagate_version = true)]

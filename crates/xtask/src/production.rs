@@ -17,6 +17,13 @@ pub const TUNED: &str = "--tuned";
 /// What a tuned binary rehearses: machines that come and go, and drains.
 const REHEARSAL: [&str; 6] = ["--only", "hostler", "--machines", "300", "--drains", "20"];
 
+/// Where the compiler brings a linker that knows more than others do, and memory comes in pages of one size.
+const KNOWN: &str = "x86_64-unknown-linux-gnu";
+
+/// How the allocator keeps memory: in one place for all threads, and nothing of what was given back.
+const ALLOCATOR: (&str, &str) =
+    ("JEMALLOC_SYS_WITH_MALLOC_CONF", "narenas:1,dirty_decay_ms:0,muzzy_decay_ms:0");
+
 /// Without the playground and without shared libraries.
 pub fn build(tuned: bool) -> Result<PathBuf, String> {
     let target = host()?;
@@ -31,7 +38,12 @@ fn compile(target: &str, what: &str, flags: &[String]) -> Result<PathBuf, String
     let flags = format!("target.{target}.rustflags=[{}]", quoted.join(","));
     let options =
         ["build", "--profile", "production", "--package", "hostler", "--no-default-features", "--target"];
-    built("hostler", cargo().args(options).args([target, "--config", &flags]))
+    let mut build = cargo();
+    build.args(options).args([target, "--config", &flags]).env(ALLOCATOR.0, ALLOCATOR.1);
+    if target == KNOWN {
+        build.args(["--features", "lean"]);
+    }
+    built("hostler", &mut build)
 }
 
 fn build_tuned(target: &str) -> Result<PathBuf, String> {
@@ -59,8 +71,7 @@ fn build_tuned(target: &str) -> Result<PathBuf, String> {
     fs::write(&order, names.join("\n") + "\n").map_err(|error| format!("{}: {error}", order.display()))?;
 
     let mut flags = vec![format!("-Cprofile-use={}", counted.display())];
-    if target == "x86_64-unknown-linux-gnu" {
-        // The linker that comes with the compiler for this target knows these two.
+    if target == KNOWN {
         flags.push(format!("-Clink-arg=-Wl,--symbol-ordering-file={}", order.display()));
         flags.push("-Clink-arg=-Wl,--no-warn-symbol-ordering".to_owned());
     }
