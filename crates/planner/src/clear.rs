@@ -33,8 +33,10 @@ pub(crate) struct Clearing<'a> {
     /// The same without the pods that wait, where that can make a difference: nobody may count on their company before
     /// the scheduler bound them.
     bare: Option<State<'a>>,
+    /// Pods that wait, those that fit nowhere among them.
+    pub wait_for_room: Vec<(ClassId, Vec<usize>)>,
     /// Where pods that wait have their room, with the first of them.
-    promised: Vec<(Put, usize)>,
+    pub promised: Vec<(Put, usize)>,
     pub evictions: Evictions<'a>,
     /// By node of the input: pods that need another place when it goes.
     pub moving: Vec<Vec<usize>>,
@@ -58,12 +60,7 @@ pub(crate) struct Measured {
 /// Pods that wait and fit keep their room. The second are those that fit nowhere.
 pub(crate) fn with_room_kept<'a>(board: &'a Board<'a>) -> (Clearing<'a>, Vec<(ClassId, usize)>) {
     let (mut state, waiting) = populate(board);
-    let demands: Vec<Demand> = waiting
-        .classes
-        .iter()
-        .filter(|(class, _)| board.class(*class).refusal.is_none())
-        .map(|(class, pods)| Demand { class: *class, count: i64::try_from(pods.len()).unwrap_or(i64::MAX) })
-        .collect();
+    let demands = demands(board, &waiting.classes);
     let (puts, left) = if demands.is_empty() {
         (Vec::new(), Vec::new())
     } else {
@@ -84,7 +81,17 @@ pub(crate) fn with_room_kept<'a>(board: &'a Board<'a>) -> (Clearing<'a>, Vec<(Cl
         pods.1.last().map(|pod| (class, *pod))
     };
     let left = left.iter().filter_map(|demand| last(demand.class)).collect();
+    clearing.wait_for_room = waiting.classes;
     (clearing, left)
+}
+
+/// Of pods that a node can help.
+pub(crate) fn demands(board: &Board<'_>, classes: &[(ClassId, Vec<usize>)]) -> Vec<Demand> {
+    classes
+        .iter()
+        .filter(|(class, _)| board.class(*class).refusal.is_none())
+        .map(|(class, pods)| Demand { class: *class, count: i64::try_from(pods.len()).unwrap_or(i64::MAX) })
+        .collect()
 }
 
 impl<'a> Clearing<'a> {
@@ -114,6 +121,7 @@ impl<'a> Clearing<'a> {
             measured: measured(board),
             state,
             bare,
+            wait_for_room: Vec::new(),
             promised: Vec::new(),
         }
     }
@@ -295,7 +303,7 @@ fn put_all<'p>(state: &mut State<'_>, puts: impl Iterator<Item = &'p Put>) -> Re
     Ok(())
 }
 
-fn vacate(state: &mut State<'_>, moving: &[Vec<usize>], nodes: &[usize]) {
+pub(crate) fn vacate(state: &mut State<'_>, moving: &[Vec<usize>], nodes: &[usize]) {
     for at in nodes {
         let number = u32::try_from(*at).unwrap_or(u32::MAX);
         for pod in &moving[*at] {

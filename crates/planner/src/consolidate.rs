@@ -6,12 +6,14 @@
 
 mod trial;
 
-use crate::board::{Board, CPU, MEMORY, build};
+use crate::board::{Board, CPU, ClassId, MEMORY, build};
 use crate::clear::{Clearing, Guest, pause, with_room_kept};
+use crate::intern::Map;
 use crate::market::{Ledger, Market};
 use crate::model::{Cluster, Consolidation, Group, Price, Time};
 use crate::plan::{Binding, Consolidated, Fate, NewMachine, NodeVerdict, Replacement};
 use crate::reason::Reason;
+use crate::regrow::{Step, regretted};
 use crate::state::{Law, TemplateId};
 use crate::up::{choice, offering_name};
 use trial::Trial;
@@ -19,17 +21,19 @@ use trial::Trial;
 /// So many nodes together are looked at.
 const TOGETHER: [usize; 3] = [1, 2, 4];
 
+/// So many steps are found one by one to take what pods that wait need; then all behind the next one are left out.
+const ROUNDS: usize = 8;
+
 /// Which nodes to give back because the same pods can be had for less, what to buy for that, and why the others stay.
 pub fn consolidate(cluster: &Cluster) -> Consolidated {
     consolidate_while(cluster, |_| true)
 }
 
 /// The same, as long as the caller wants to go on: it is asked before work on a node begins, with the node's number.
-/// When it has had enough, what was found so far is the plan, and the other nodes stay.
-pub fn consolidate_while(cluster: &Cluster, go_on: impl FnMut(usize) -> bool) -> Consolidated {
+/// When it has had enough, what was found so far is the plan, and the other nodes stay. It is asked about all nodes again
+/// where it turns out that pods that wait need one of those that would go.
+pub fn consolidate_while(cluster: &Cluster, mut go_on: impl FnMut(usize) -> bool) -> Consolidated {
     let board = build(cluster);
-    let (mut clearing, waiting) = with_room_kept(&board);
-    clearing.state.law = Law::Planned;
     let gates = choice::gates(&board);
     let open = choice::open_templates(&board, &gates);
     let undecided = choice::undecided(&board, &open, &[]);
@@ -46,44 +50,58 @@ pub fn consolidate_while(cluster: &Cluster, go_on: impl FnMut(usize) -> bool) ->
         let kind = &board.templates[*template as usize];
         (kind.price, !kind.preferred, *template)
     });
-    let ledger = Ledger::new(&board);
-    let buyer = waiting.iter().find(|(class, _)| {
-        by_price.iter().any(|template| {
-            let kind = &board.templates[*template as usize];
-            crate::state::fits_in(&board.class(*class).request, &kind.free)
-                && board.agrees(*class, kind.class)
-                && ledger.objection(&board, *template, None).is_none()
-        })
-    });
-    let work = Work {
-        board: &board,
-        clearing,
-        market: &market,
-        by_price,
-        ledger,
-        plan: Consolidated::default(),
-        verdicts: vec![None; cluster.nodes.len()],
-    };
-    work.run(buyer.map(|(_, pod)| *pod), go_on)
+    let mut coveted = Map::default();
+    let mut round = 0;
+    loop {
+        let (mut clearing, waiting) = with_room_kept(&board);
+        clearing.state.law = Law::Planned;
+        let mut work = Work {
+            board: &board,
+            clearing,
+            market: &market,
+            by_price: &by_price,
+            ledger: Ledger::new(&board),
+            coveted,
+            plan: Consolidated::default(),
+            opened: Vec::new(),
+            verdicts: vec![None; cluster.nodes.len()],
+        };
+        work.run(&waiting, &mut go_on);
+        let Some((first, pod)) = work.regretted() else { return work.plan };
+        let steps = &work.plan.steps[first..];
+        let steps = if round < ROUNDS { &steps[..1] } else { steps };
+        coveted = work.coveted;
+        coveted.extend(steps.iter().flat_map(|step| &step.removed).map(|at| (*at, pod)));
+        round += 1;
+    }
 }
 
 struct Work<'w, 'a> {
     board: &'a Board<'a>,
     clearing: Clearing<'a>,
     market: &'w Market,
-    by_price: Vec<TemplateId>,
+    by_price: &'w [TemplateId],
     ledger: Ledger,
+    /// Nodes without which the scale-up would buy more, and for which pod.
+    coveted: Map<usize, usize>,
     plan: Consolidated,
+    /// By machine of the plan.
+    opened: Vec<TemplateId>,
     verdicts: Vec<Option<(Fate, Reason)>>,
 }
 
 impl Work<'_, '_> {
     /// Where a pod waits for a machine to be bought, scale-up comes first.
-    fn run(mut self, buyer: Option<usize>, mut go_on: impl FnMut(usize) -> bool) -> Consolidated {
+    fn run(&mut self, waiting: &[(ClassId, usize)], go_on: &mut impl FnMut(usize) -> bool) {
         let input = self.board.input;
+        let buyer = waiting.iter().find(|(class, _)| self.can_buy_for(*class)).map(|(_, pod)| *pod);
         let mut candidates = Vec::new();
         for at in 0..input.nodes.len() {
-            let waits = || buyer.map(|pod| Reason::PendingPodsNeedIt { pod: input.pods[pod].name.clone() });
+            let waits = || {
+                buyer
+                    .or(self.coveted.get(&at).copied())
+                    .map(|pod| Reason::PendingPodsNeedIt { pod: input.pods[pod].name.clone() })
+            };
             match self.stays(at).or_else(waits) {
                 Some(reason) => self.verdicts[at] = Some((Fate::Keep, reason)),
                 None => candidates.push(at),
@@ -119,11 +137,32 @@ impl Work<'_, '_> {
                 Err(reason) => self.verdicts[*at] = Some((Fate::Keep, reason)),
             }
         }
-        for (node, verdict) in self.verdicts.into_iter().enumerate() {
+        for (node, verdict) in std::mem::take(&mut self.verdicts).into_iter().enumerate() {
             let (fate, reason) = verdict.unwrap_or((Fate::Keep, Reason::NotLookedAt));
             self.plan.nodes.push(NodeVerdict { node, fate, reason });
         }
-        self.plan
+    }
+
+    fn can_buy_for(&self, class: ClassId) -> bool {
+        let board = self.board;
+        self.by_price.iter().any(|template| {
+            let kind = &board.templates[*template as usize];
+            crate::state::fits_in(&board.class(class).request, &kind.free)
+                && board.agrees(class, kind.class)
+                && self.ledger.objection(board, *template, None).is_none()
+        })
+    }
+
+    /// The first step that is taken although the scale-up would buy a node for a pod that waits then.
+    fn regretted(&self) -> Option<(usize, usize)> {
+        let mut opened = self.opened.as_slice();
+        let steps = self.plan.steps.iter().map(|step| {
+            let (machines, rest) = opened.split_at(step.machines.len());
+            opened = rest;
+            Step { nodes: &step.removed, machines, moves: &step.moves }
+        });
+        let steps: Vec<Step<'_>> = steps.collect();
+        regretted(&self.clearing, &steps)
     }
 
     /// What speaks against giving a node back before anything is tried.
@@ -236,9 +275,10 @@ impl Work<'_, '_> {
                 measured.size[1] += kind.free[MEMORY];
             }
             step.machines.push(self.plan.machines.len());
+            self.opened.push(*template);
             self.plan.machines.push(NewMachine { group: kind.group, offering: kind.offering });
         }
-        let mut pods: crate::intern::Map<u32, Vec<usize>> = crate::intern::Map::default();
+        let mut pods: Map<u32, Vec<usize>> = Map::default();
         for pod in step.removed.iter().rev().flat_map(|at| clearing.moving[*at].iter().rev()) {
             pods.entry(board.pod_class[*pod]).or_default().push(*pod);
         }

@@ -7,22 +7,41 @@ use crate::model::{Cluster, Group, Time};
 use crate::pack::Put;
 use crate::plan::{Binding, Fate, NodeVerdict, ScaleDown, Target};
 use crate::reason::Reason;
+use crate::regrow::{Step, regretted};
 
 /// Which nodes to give back, and why the others stay.
 pub fn scale_down(cluster: &Cluster) -> ScaleDown {
     let board = build(cluster);
-    let (clearing, _) = with_room_kept(&board);
-    Down { board: &board, clearing, plan: ScaleDown::default() }.run()
+    let mut coveted = Map::default();
+    let mut round = 0;
+    loop {
+        let (clearing, _) = with_room_kept(&board);
+        let mut down =
+            Down { board: &board, clearing, coveted, full: Map::default(), plan: ScaleDown::default() };
+        down.run();
+        let Some((first, pod)) = down.regretted() else { return down.plan };
+        let last = if round < ROUNDS { first } else { down.plan.removed.len() - 1 };
+        coveted = down.coveted;
+        coveted.extend(down.plan.removed[first..=last].iter().map(|at| (*at, pod)));
+        round += 1;
+    }
 }
+
+/// So many nodes are found one by one to be needed by the scale-up; then all behind the next one stay.
+const ROUNDS: usize = 8;
 
 struct Down<'a> {
     board: &'a Board<'a>,
     clearing: Clearing<'a>,
+    /// Nodes without which the scale-up would buy more, and for which pod.
+    coveted: Map<usize, usize>,
+    /// By class: so many of the first destinations have no room for it, and will have none.
+    full: Map<ClassId, usize>,
     plan: ScaleDown,
 }
 
 impl Down<'_> {
-    fn run(mut self) -> ScaleDown {
+    fn run(&mut self) {
         let nodes = self.board.input.nodes.len();
         let mut verdicts: Vec<Option<NodeVerdict>> = Vec::with_capacity(nodes);
         let mut candidates: Vec<(bool, i64, usize)> = Vec::new();
@@ -43,7 +62,21 @@ impl Down<'_> {
             verdicts[at] = Some(self.consider(at));
         }
         self.plan.nodes = verdicts.into_iter().flatten().collect();
-        self.plan
+    }
+
+    /// The first node that goes although the scale-up would buy another for a pod that waits.
+    fn regretted(&mut self) -> Option<(usize, usize)> {
+        if self.plan.removed.is_empty() || self.clearing.fits_again() {
+            return None;
+        }
+        let mut moves = self.plan.moves.as_slice();
+        let steps = self.plan.removed.chunks(1).map(|nodes| {
+            let (own, rest) = moves.split_at(self.clearing.moving[nodes[0]].len());
+            moves = rest;
+            Step { nodes, machines: &[], moves: own }
+        });
+        let steps: Vec<Step<'_>> = steps.collect();
+        regretted(&self.clearing, &steps)
     }
 
     fn percent(&self, at: usize, resource: usize) -> i64 {
@@ -83,8 +116,10 @@ impl Down<'_> {
         if clearing.ready[number] <= group.min {
             return keep(Reason::AtMinimum { ready: clearing.ready[number], min: group.min });
         }
+        let coveted = self.coveted.get(&at).map(|pod| &input.pods[*pod].name);
         let objection = clearing
             .needed(at)
+            .or_else(|| coveted.map(|pod| Reason::PendingPodsNeedIt { pod: pod.clone() }))
             .or_else(|| clearing.trigger(number, &[at], [0, 0]))
             .or_else(|| clearing.pinned(at))
             .or_else(|| clearing.evictions.over_budget(&clearing.moving[at]));
@@ -92,8 +127,8 @@ impl Down<'_> {
             return keep(reason);
         }
         let mark = clearing.state.mark();
-        let moves = match clear(clearing, at) {
-            Ok(moves) => moves,
+        let (moves, full) = match clear(clearing, at, &self.full) {
+            Ok(found) => found,
             Err(reason) => {
                 clearing.state.rollback(mark);
                 return keep(reason);
@@ -110,6 +145,7 @@ impl Down<'_> {
             return NodeVerdict { node: at, fate: Fate::Unneeded { since }, reason };
         }
         clearing.state.settle();
+        self.full.extend(full);
         clearing.alone(&[at], &[], &puts, true);
         clearing.give_back(at);
         for put in &puts {
@@ -126,8 +162,15 @@ impl Down<'_> {
     }
 }
 
-/// Takes the pods off a node and finds a place for each elsewhere.
-fn clear(clearing: &mut Clearing<'_>, at: usize) -> Result<Vec<(usize, Put)>, Reason> {
+type Moves = Vec<(usize, Put)>;
+
+/// Takes the pods off a node and finds a place for each elsewhere. If they go there, so many of the first destinations are
+/// `full` for them.
+fn clear(
+    clearing: &mut Clearing<'_>,
+    at: usize,
+    full: &Map<ClassId, usize>,
+) -> Result<(Moves, Map<ClassId, usize>), Reason> {
     clearing.vacate(&[at]);
     let board = clearing.board;
     let mut moves = Vec::with_capacity(clearing.moving[at].len());
@@ -135,8 +178,10 @@ fn clear(clearing: &mut Clearing<'_>, at: usize) -> Result<Vec<(usize, Put)>, Re
     let mut next: Map<ClassId, usize> = Map::default();
     for pod in &clearing.moving[at] {
         let class = board.pod_class[*pod];
-        let plain = clearing.state.repeats(class);
-        let start = if plain { next.get(&class).copied().unwrap_or(0) } else { 0 };
+        // Room for it only becomes less.
+        let plain = clearing.state.repeats(class) && board.ident(class).forbidden.is_empty();
+        let known = |map: &Map<ClassId, usize>| map.get(&class).copied();
+        let start = if plain { known(&next).or_else(|| known(full)).unwrap_or(0) } else { 0 };
         let destinations = &clearing.destinations;
         let found = (start..destinations.len()).find(|to| clearing.state.fits(class, destinations[*to]));
         let Some(found) = found.filter(|_| board.class(class).refusal.is_none()) else {
@@ -144,10 +189,12 @@ fn clear(clearing: &mut Clearing<'_>, at: usize) -> Result<Vec<(usize, Put)>, Re
         };
         let to = destinations[found];
         clearing.state.place(class, to, 1);
-        next.insert(class, found);
+        if plain {
+            next.insert(class, found);
+        }
         moves.push((*pod, Put { class, node: to, count: 1 }));
     }
-    Ok(moves)
+    Ok((moves, next))
 }
 
 /// Until when a node that could go must wait.

@@ -28,6 +28,7 @@ mod pattern;
 mod plan;
 mod populate;
 mod reason;
+mod regrow;
 mod requests;
 mod search;
 mod select;

@@ -214,7 +214,7 @@ impl Work<'_, '_> {
                 *sum += amount * demand.count;
             }
         }
-        for template in &self.by_price {
+        for template in self.by_price {
             let kind = &self.board.templates[*template as usize];
             // One that is too dear is told of, so that the reason can say so.
             if offers.len() >= CLOSER || (!offers.is_empty() && kind.price > terms.most()) {

@@ -41,6 +41,29 @@ fn a_busy_group_grows_by_the_cheapest_that_helps() {
         // Twice the small one costs more than one large.
         (1_300, |_| (), &[1], "group g: usage is 130 % CPU and 10 % memory, thresholds are 80 % and 80 %"),
         (700, |_| (), &[], "group g: usage is 70 % CPU and 10 % memory, below the thresholds"),
+        // Either of both is enough.
+        (
+            100,
+            |c| c.nodes.iter_mut().for_each(|node| node.usage = Some(Usage { cpu: 100, memory: 800 })),
+            &[0],
+            "group g: usage is 10 % CPU and 80 % memory, thresholds are 80 % and 80 %",
+        ),
+        // The mean over both; one that is not ready is none of them.
+        (
+            900,
+            |c| c.nodes[1].usage = Some(Usage { cpu: 690, memory: 100 }),
+            &[],
+            "group g: usage is 79 % CPU and 10 % memory, below the thresholds",
+        ),
+        (
+            900,
+            |c| {
+                c.nodes[1].usage = Some(Usage { cpu: 0, memory: 0 });
+                c.nodes[1].ready = false;
+            },
+            &[0],
+            "group g: usage is 90 % CPU and 10 % memory, thresholds are 80 % and 80 %",
+        ),
         (900, |c| c.nodes[1].usage = None, &[], "group g: usage is not measured, so its thresholds rest"),
         (
             900,

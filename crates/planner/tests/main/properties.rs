@@ -1,7 +1,9 @@
 //! Random clusters against the checker and, where they are small, against every way there is.
 
-use crate::{exhaustive, generate, replay};
-use hostler_planner::scale_up;
+use crate::{checker, exhaustive, generate, replay};
+use hostler_planner::model::Cluster;
+use hostler_planner::{ScaleUp, Subject, scale_up};
+use std::collections::BTreeSet;
 
 /// `HOSTLER_CASES` for a longer run, `HOSTLER_SEED` for one case.
 pub fn seeds(default: u64) -> std::ops::Range<u64> {
@@ -17,6 +19,39 @@ pub fn seeds_of(default: u64, others: u64) -> std::ops::Range<u64> {
     0..cases.map_or(default, |cases: u64| (cases / others).max(default))
 }
 
+/// Every pod that could want a node is told of once, with a reason for each group or one for all of them, and programs can
+/// read it.
+fn explained(cluster: &Cluster, plan: &ScaleUp) -> Result<(), String> {
+    let mut told: BTreeSet<usize> = BTreeSet::new();
+    let groups: Vec<&str> = cluster.groups.iter().map(|group| group.name.as_str()).collect();
+    for verdict in &plan.pods {
+        if let Some(pod) = verdict.pods.iter().find(|pod| !told.insert(**pod)) {
+            return Err(format!("pod {pod} is told of twice"));
+        }
+        let subjects: Vec<&Subject> = verdict.reasons.iter().map(|reason| &reason.subject).collect();
+        let alone = matches!(subjects.as_slice(), [Subject::Pod { .. }]);
+        let names: Vec<&str> = subjects
+            .iter()
+            .filter_map(|subject| match subject {
+                Subject::Group { name } | Subject::Offering { group: name, .. } => Some(name.as_str()),
+                Subject::Pod { .. } | Subject::Node { .. } => None,
+            })
+            .collect();
+        if !alone && names != groups {
+            return Err(format!("reasons are about {subjects:?}"));
+        }
+    }
+    let wanted = (0..cluster.pods.len()).filter(|at| checker::waits(cluster, &cluster.pods[*at]));
+    if let Some(pod) = wanted.into_iter().find(|pod| !told.contains(pod)) {
+        return Err(format!("nothing is said of pod {pod}"));
+    }
+    let text = serde_json::to_string(plan).map_err(|error| error.to_string())?;
+    match serde_json::from_str::<ScaleUp>(&text) {
+        Ok(again) if again == *plan => Ok(()),
+        other => Err(format!("{other:?} was read")),
+    }
+}
+
 #[test]
 fn every_plan_obeys_every_rule() {
     let mut bound = 0;
@@ -28,6 +63,7 @@ fn every_plan_obeys_every_rule() {
         let plan = scale_up(&cluster);
         bound += plan.bindings.len();
         replay::up(&cluster, &plan).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        explained(&cluster, &plan).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         assert_eq!(plan, scale_up(&cluster), "seed {seed}: the same input gives the same plan");
     }
     assert!(bound > 0);
