@@ -6,6 +6,7 @@ use super::snapshot::{NodeView, Snapshot, labels, namespace};
 use super::taints::tolerates_all;
 use crate::selector::selects;
 use k8s_openapi::api::core::v1::{Pod, TopologySpreadConstraint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use std::collections::BTreeMap;
 
 /// One constraint with the pods counted per domain.
@@ -30,6 +31,16 @@ fn counts(constraint: &TopologySpreadConstraint, pod: &Pod, other: &Pod) -> bool
             .iter()
             .flatten()
             .all(|key| own.get(key).is_none_or(|value| theirs.get(key) == Some(value)))
+}
+
+/// The scheduler counts nobody for a selector without requirements; the pod itself is one of those all the same.
+fn asks_for_nothing(constraint: &TopologySpreadConstraint, pod: &Pod) -> bool {
+    let none = |selector: &LabelSelector| {
+        selector.match_labels.iter().flatten().next().is_none()
+            && selector.match_expressions.iter().flatten().next().is_none()
+    };
+    constraint.label_selector.as_ref().is_some_and(none)
+        && !constraint.match_label_keys.iter().flatten().any(|key| labels(pod).contains_key(key))
 }
 
 /// Whether a node's pods and domain are counted for the constraint.
@@ -62,12 +73,13 @@ fn count<'a>(pod: &'a Pod, snapshot: &Snapshot, mode: &'static str) -> Vec<Count
             if !includes(one.constraint, pod, node) {
                 continue;
             }
+            let nobody = asks_for_nothing(one.constraint, pod);
             let here = node
                 .pods
                 .iter()
                 .filter(|running| running.metadata.deletion_timestamp.is_none())
                 .filter(|running| {
-                    namespace(running) == namespace(pod) && counts(one.constraint, pod, running)
+                    !nobody && namespace(running) == namespace(pod) && counts(one.constraint, pod, running)
                 })
                 .count();
             *one.domains.entry(domain.clone()).or_default() += i64::try_from(here).unwrap_or(i64::MAX);
@@ -189,6 +201,25 @@ mod tests {
                 vec!["a", "b", "c"],
             ),
             ("nothing is selected", json!({"labelSelector": null}), &any, vec!["a", "b", "c"]),
+            ("nor by an empty selector", json!({"labelSelector": {}}), &any, vec!["a", "b", "c"]),
+            (
+                "but for the pod itself",
+                json!({"labelSelector": {}, "minDomains": 4, "maxSkew": 0}),
+                &any,
+                vec![],
+            ),
+            (
+                "a key that the pod has is a requirement",
+                json!({"labelSelector": {}, "matchLabelKeys": ["app"]}),
+                &any,
+                vec!["c"],
+            ),
+            (
+                "one that it lacks is none",
+                json!({"labelSelector": {}, "matchLabelKeys": ["colour"]}),
+                &any,
+                vec!["a", "b", "c"],
+            ),
         ] {
             assert_eq!(fitting(&constraint, spec, &world()), expected, "{name}");
         }
