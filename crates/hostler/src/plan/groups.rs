@@ -1,7 +1,9 @@
 //! The file that says what can be bought, and NodeGroup manifests.
 
 use anyhow::anyhow;
-use hostler_planner::model::{Group, Node, Offering, Price, Resources, ScaleDownPolicy, ScaleUpPolicy};
+use hostler_planner::model::{
+    Consolidation, Group, Node, Offering, Price, Resources, ScaleDownPolicy, ScaleUpPolicy,
+};
 use hostler_snapshot::{Fault, exact, taint};
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::jiff::Timestamp;
@@ -109,6 +111,8 @@ struct GroupText {
     #[serde(default)]
     scale_down_policy: DownText,
     #[serde(default)]
+    consolidation_policy: ConsolidationText,
+    #[serde(default)]
     paused: bool,
     #[serde(skip)]
     last_scaled: Option<i64>,
@@ -131,6 +135,15 @@ struct DownText {
     cpu_threshold: Option<i64>,
     memory_threshold: Option<i64>,
     unneeded_time: Option<i64>,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ConsolidationText {
+    enabled: Option<bool>,
+    minimum_saving_percent: Option<i64>,
+    monthly_saving_per_pod: Option<Amount>,
+    hourly_saving_per_pod: Option<Amount>,
 }
 
 impl From<&UpText> for ScaleUpPolicy {
@@ -159,7 +172,7 @@ impl From<&DownText> for ScaleDownPolicy {
 }
 
 /// What is taken from a NodeGroup; the rest of it is about servers, not about a plan.
-const OF_A_MANIFEST: [&str; 9] = [
+const OF_A_MANIFEST: [&str; 10] = [
     "minNodes",
     "maxNodes",
     "offeringIDs",
@@ -169,6 +182,7 @@ const OF_A_MANIFEST: [&str; 9] = [
     "taints",
     "scaleUpPolicy",
     "scaleDownPolicy",
+    "consolidationPolicy",
 ];
 const PAUSE: &str = "autoscaler.vpsie.com/pause";
 const MINIMUM: &str = "autoscaler.vpsie.com/min-nodes-override";
@@ -294,14 +308,35 @@ fn resources(list: &BTreeMap<String, Amount>) -> Result<Resources, String> {
     Ok(Resources { cpu, memory, ephemeral_storage, pods, extended })
 }
 
-fn price(text: &OfferingText) -> Result<Price, String> {
+/// Per hour, in billionths; none if neither is given.
+fn hourly(monthly: Option<&Amount>, hourly: Option<&Amount>) -> Result<Option<Price>, String> {
     let exactly = |amount: &Amount| amount.exact(9).map_err(|fault| format!("price: {fault}"));
-    match (&text.monthly, &text.hourly) {
-        (Some(monthly), None) => Ok((exactly(monthly)? + HOURS / 2) / HOURS),
-        (None, Some(hourly)) => exactly(hourly),
+    match (monthly, hourly) {
+        (Some(monthly), None) => Ok(Some((exactly(monthly)? + HOURS / 2) / HOURS)),
+        (None, Some(hourly)) => exactly(hourly).map(Some),
         (Some(_), Some(_)) => Err("has a monthly and an hourly price".to_owned()),
-        (None, None) => Err("has neither a monthly nor an hourly price".to_owned()),
+        (None, None) => Ok(None),
     }
+}
+
+fn price(text: &OfferingText) -> Result<Price, String> {
+    hourly(text.monthly.as_ref(), text.hourly.as_ref())?
+        .ok_or_else(|| "has neither a monthly nor an hourly price".to_owned())
+}
+
+fn consolidation(text: &ConsolidationText) -> Result<Consolidation, String> {
+    let usual = Consolidation::default();
+    let saving = hourly(text.monthly_saving_per_pod.as_ref(), text.hourly_saving_per_pod.as_ref())?;
+    let percent = text.minimum_saving_percent.unwrap_or(usual.minimum_saving);
+    if !(0..=100).contains(&percent) {
+        return Err(format!("minimumSavingPercent {percent} is not between 0 and 100"));
+    }
+    Ok(Consolidation {
+        enabled: text.enabled.unwrap_or(usual.enabled),
+        minimum_saving: percent,
+        saving_per_pod: saving.unwrap_or(usual.saving_per_pod),
+        ..usual
+    })
 }
 
 /// One for each zone.
@@ -370,6 +405,8 @@ fn group(text: &GroupText, known: &BTreeMap<&str, Vec<Offering>>) -> Result<Grou
         limits: amounts(&text.limits).map_err(|fault| format!("limits: {fault}"))?,
         scale_up: (&text.scale_up_policy).into(),
         scale_down: (&text.scale_down_policy).into(),
+        consolidation: consolidation(&text.consolidation_policy)
+            .map_err(|fault| format!("consolidationPolicy: {fault}"))?,
         paused: text.paused,
         last_scale_up: text.last_scaled,
         last_scale_down: text.last_scaled,

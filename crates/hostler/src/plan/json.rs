@@ -2,7 +2,7 @@
 
 use super::{Planned, table::full_name};
 use anyhow::Context;
-use hostler_planner::{Binding, Explanation, Fate, Target};
+use hostler_planner::{Binding, Explanation, Fate, NewMachine, NodeVerdict, Target};
 use serde_json::{Value, json};
 
 /// The name of where a pod goes; machines of the plan are counted from zero.
@@ -23,6 +23,27 @@ fn binding(planned: &Planned, binding: &Binding) -> Value {
     json!({ "pod": full_name(&planned.cluster.pods[binding.pod]), "to": place })
 }
 
+pub(super) fn fate(fate: &Fate) -> &'static str {
+    match fate {
+        Fate::Keep => "stays",
+        Fate::Unneeded { .. } => "could go",
+        Fate::Remove => "goes",
+    }
+}
+
+fn machine(planned: &Planned, machine: NewMachine) -> Value {
+    let group = &planned.cluster.groups[machine.group];
+    let offering = &group.offerings[machine.offering];
+    json!({ "group": group.name, "offering": offering.name, "zone": offering.zone, "price": offering.price })
+}
+
+fn node(planned: &Planned, verdict: &NodeVerdict) -> Value {
+    let node = &planned.cluster.nodes[verdict.node];
+    let why = Explanation::node(&node.name, verdict.reason.clone());
+    json!({ "node": node.name, "group": node.group, "offering": node.offering, "fate": fate(&verdict.fate),
+            "why": explanation(&why) })
+}
+
 fn explanation(explanation: &Explanation) -> Value {
     let mut value = serde_json::to_value(explanation).unwrap_or_default();
     value["text"] = explanation.to_string().into();
@@ -31,15 +52,7 @@ fn explanation(explanation: &Explanation) -> Value {
 
 pub fn render(planned: &Planned) -> anyhow::Result<String> {
     let (cluster, up, down) = (&planned.cluster, &planned.up, &planned.down);
-    let machines: Vec<Value> = up
-        .machines
-        .iter()
-        .map(|machine| {
-            let group = &cluster.groups[machine.group];
-            let offering = &group.offerings[machine.offering];
-            json!({ "group": group.name, "offering": offering.name, "zone": offering.zone, "price": offering.price })
-        })
-        .collect();
+    let machines: Vec<Value> = up.machines.iter().map(|one| machine(planned, *one)).collect();
     let pods: Vec<Value> = up
         .pods
         .iter()
@@ -49,21 +62,7 @@ pub fn render(planned: &Planned) -> anyhow::Result<String> {
             json!({ "pods": names, "placed": verdict.placed, "reasons": reasons })
         })
         .collect();
-    let nodes: Vec<Value> = down
-        .nodes
-        .iter()
-        .map(|verdict| {
-            let node = &cluster.nodes[verdict.node];
-            let fate = match verdict.fate {
-                Fate::Keep => "stays",
-                Fate::Unneeded { .. } => "could go",
-                Fate::Remove => "goes",
-            };
-            let why = Explanation::node(&node.name, verdict.reason.clone());
-            json!({ "node": node.name, "group": node.group, "offering": node.offering, "fate": fate,
-                    "why": explanation(&why) })
-        })
-        .collect();
+    let nodes: Vec<Value> = down.nodes.iter().map(|verdict| node(planned, verdict)).collect();
     let names: Vec<&str> = down.removed.iter().map(|at| cluster.nodes[*at].name.as_str()).collect();
     let bindings: Vec<Value> = up.bindings.iter().map(|one| binding(planned, one)).collect();
     let moves: Vec<Value> = down.moves.iter().map(|one| binding(planned, one)).collect();
@@ -78,7 +77,29 @@ pub fn render(planned: &Planned) -> anyhow::Result<String> {
             "groups": up.groups.iter().map(explanation).collect::<Vec<Value>>(),
         },
         "scale_down": { "removed": names, "saved": down.saved, "moves": moves, "nodes": nodes },
+        "consolidation": cheaper(planned),
     });
     let text = serde_json::to_string_pretty(&plan).context("the plan cannot be written as JSON")?;
     Ok(text + "\n")
+}
+
+/// Machines are counted apart from those of the scale-up.
+fn cheaper(planned: &Planned) -> Value {
+    let (cluster, cheaper) = (&planned.cluster, &planned.cheaper);
+    let plan = &cheaper.plan;
+    let steps: Vec<Value> = plan
+        .steps
+        .iter()
+        .map(|step| {
+            let removed: Vec<&str> = step.removed.iter().map(|at| cluster.nodes[*at].name.as_str()).collect();
+            let (before, after) = cheaper.prices(cluster, step);
+            let moves: Vec<Value> = step.moves.iter().map(|one| binding(planned, one)).collect();
+            json!({ "removed": removed, "machines": step.machines, "price_before": before, "price_after": after,
+                    "saved": step.saved, "moves": moves })
+        })
+        .collect();
+    let machines: Vec<Value> = plan.machines.iter().map(|one| machine(planned, *one)).collect();
+    let nodes: Vec<Value> = planned.looked_at().into_iter().map(|verdict| node(planned, verdict)).collect();
+    json!({ "machines": machines, "steps": steps, "price_before": cheaper.before, "price_after": cheaper.after,
+            "saved": plan.saved, "nodes": nodes })
 }

@@ -1,14 +1,16 @@
 //! `hostler plan`: the planner on what kubectl prints of a cluster.
 
+mod cheaper;
 mod groups;
 mod json;
 mod table;
 
 use anyhow::{Context, anyhow, bail};
+use cheaper::Cheaper;
 use clap::{Args, ValueEnum};
 use groups::Catalogue;
 use hostler_planner::model::{Cluster, Node, Time};
-use hostler_planner::{ScaleDown, ScaleUp, scale_down, scale_up};
+use hostler_planner::{NodeVerdict, ScaleDown, ScaleUp, scale_down, scale_up};
 use hostler_snapshot::{Dump, documents};
 use k8s_openapi::jiff::Timestamp;
 use std::{
@@ -40,6 +42,7 @@ A file for --groups:
     maxNodes: 10
     offeringIDs: [small]
     nodeSelector: { pool: workers }  # labels of the nodes that belong to it
+    consolidationPolicy: { enabled: true }  # may replace nodes by cheaper ones; off if left out
 
 docs/plan.md has all fields.";
 
@@ -76,6 +79,15 @@ struct Planned {
     warnings: Vec<String>,
     up: ScaleUp,
     down: ScaleDown,
+    cheaper: Cheaper,
+}
+
+impl Planned {
+    /// What the consolidation says of nodes that the scale-down leaves.
+    fn looked_at(&self) -> Vec<&NodeVerdict> {
+        let verdicts = self.cheaper.plan.nodes.iter();
+        verdicts.filter(|verdict| !self.down.removed.contains(&verdict.node)).collect()
+    }
 }
 
 pub fn run(options: &Options) -> anyhow::Result<()> {
@@ -143,7 +155,8 @@ fn plan(options: &Options) -> anyhow::Result<Planned> {
     }
     warnings.extend(strangers(&cluster));
     let (up, down) = (scale_up(&cluster), scale_down(&cluster));
-    Ok(Planned { cluster, warnings, up, down })
+    let cheaper = Cheaper::new(&cluster, &up, &down);
+    Ok(Planned { cluster, warnings, up, down, cheaper })
 }
 
 /// Nodes whose price is not known although they are of a group.

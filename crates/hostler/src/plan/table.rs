@@ -2,7 +2,7 @@
 
 use super::Planned;
 use hostler_planner::model::{Pod, Price};
-use hostler_planner::{Fate, PodsVerdict};
+use hostler_planner::{Binding, NodeVerdict, PodsVerdict, Target};
 use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -40,6 +40,8 @@ pub fn render(planned: &Planned) -> String {
     );
     up(planned, &mut text);
     down(planned, &mut text);
+    line(&mut text, "");
+    cheaper(planned, &mut text);
     text
 }
 
@@ -96,32 +98,72 @@ fn pods(planned: &Planned, verdict: &PodsVerdict, text: &mut String) {
 }
 
 fn down(planned: &Planned, text: &mut String) {
-    let (cluster, down) = (&planned.cluster, &planned.down);
+    let down = &planned.down;
     if down.removed.is_empty() {
         line(text, "Scale-down: nothing to give back");
     } else {
         let number = count(down.removed.len(), "node");
         line(text, &format!("Scale-down: {number}, saves {}", money(down.saved)));
     }
-    let rows = down.nodes.iter().map(|verdict| {
-        let node = &cluster.nodes[verdict.node];
-        let fate = match verdict.fate {
-            Fate::Keep => "stays",
-            Fate::Unneeded { .. } => "could go",
-            Fate::Remove => "goes",
-        };
+    nodes(planned, &down.nodes.iter().collect::<Vec<_>>(), text);
+    for moved in &down.moves {
+        moves(planned, moved, &super::json::target(planned, moved.target), text);
+    }
+}
+
+fn nodes(planned: &Planned, verdicts: &[&NodeVerdict], text: &mut String) {
+    let rows = verdicts.iter().map(|verdict| {
+        let node = &planned.cluster.nodes[verdict.node];
+        let fate = super::json::fate(&verdict.fate);
         let known = |name: &Option<String>| name.clone().unwrap_or_else(|| "-".to_owned());
         let group = known(&node.group);
         vec![node.name.clone(), group, known(&node.offering), fate.to_owned(), verdict.reason.to_string()]
     });
     table(text, &["NODE", "GROUP", "OFFERING", "FATE", "WHY"], rows.collect());
-    for moved in &down.moves {
-        let pod = &cluster.pods[moved.pod];
-        let to = super::json::target(planned, moved.target);
-        line(
-            text,
-            &format!("  {} moves from {} to {to}", full_name(pod), pod.node.as_deref().unwrap_or("-")),
-        );
+}
+
+fn moves(planned: &Planned, moved: &Binding, to: &str, text: &mut String) {
+    let pod = &planned.cluster.pods[moved.pod];
+    let from = pod.node.as_deref().unwrap_or("-");
+    line(text, &format!("  {} moves from {from} to {to}", full_name(pod)));
+}
+
+fn cheaper(planned: &Planned, text: &mut String) {
+    let (cluster, cheaper) = (&planned.cluster, &planned.cheaper);
+    let plan = &cheaper.plan;
+    if !cluster.groups.iter().any(|group| group.consolidation.enabled) {
+        line(text, "Consolidation: off for every group");
+        return;
+    }
+    let bought = |machine: &usize| {
+        let machine = plan.machines[*machine];
+        let group = &cluster.groups[machine.group];
+        format!("{} of {}", group.offerings[machine.offering].name, group.name)
+    };
+    if plan.steps.is_empty() {
+        line(text, "Consolidation: nothing can be had for less");
+    } else {
+        let gone: usize = plan.steps.iter().map(|step| step.removed.len()).sum();
+        let (gone, come) = (count(gone, "node"), count(plan.machines.len(), "machine"));
+        line(text, &format!("Consolidation: {gone} for {come}, saves {}", money(plan.saved)));
+        line(text, &format!("  nodes of all groups before it  {}", money(cheaper.before)));
+        line(text, &format!("  nodes of all groups after it   {}", money(cheaper.after)));
+        let rows = plan.steps.iter().map(|step| {
+            let gone: Vec<&str> = step.removed.iter().map(|at| cluster.nodes[*at].name.as_str()).collect();
+            let come: Vec<String> = step.machines.iter().map(bought).collect();
+            let come = if come.is_empty() { "-".to_owned() } else { come.join(", ") };
+            let (before, after) = cheaper.prices(cluster, step);
+            vec![gone.join(", "), come, money(before), money(after), money(step.saved)]
+        });
+        table(text, &["GOES", "COMES", "BEFORE", "AFTER", "SAVES"], rows.collect());
+    }
+    nodes(planned, &planned.looked_at(), text);
+    for moved in plan.steps.iter().flat_map(|step| &step.moves) {
+        let to = match moved.target {
+            Target::New(machine) => format!("a new {}", bought(&machine)),
+            there => super::json::target(planned, there),
+        };
+        moves(planned, moved, &to, text);
     }
 }
 

@@ -15,6 +15,9 @@ use std::{
 /// What the help says to ask kubectl for.
 const WANTED: &str = "nodes,pods,daemonsets,pdb,pv,pvc,storageclasses,csinodes,priorityclasses,namespaces";
 
+/// When the nodes of the dump have been there for more than an hour.
+const LATER: &str = "2026-11-18T22:00:00Z";
+
 fn file(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/main/plan").join(name);
     path.to_str().unwrap().to_owned()
@@ -62,14 +65,17 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
 fn the_example_of_the_page_is_what_comes_out() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/plan.md");
     let page = fs::read_to_string(page).unwrap();
-    let (out, _) = planned(&[&file("dump.yaml"), "--groups", &file("groups.yaml")], "");
-    assert_eq!(
-        blocks(&page, "text").first(),
-        Some(&out),
-        "the output in docs/plan.md is another one:\n{out}"
-    );
-    let groups = fs::read_to_string(file("groups.yaml")).unwrap();
-    assert_eq!(blocks(&page, "yaml").first(), Some(&groups), "the groups in docs/plan.md are others");
+    let dump = file("dump.yaml");
+    for (at, (groups, now)) in [("groups.yaml", None), ("cheaper.yaml", Some(LATER))].into_iter().enumerate() {
+        let groups = file(groups);
+        let mut arguments = vec![dump.as_str(), "--groups", &groups];
+        arguments.extend(now.into_iter().flat_map(|now| ["--now", now]));
+        let (out, _) = planned(&arguments, "");
+        let told = blocks(&page, "text");
+        assert_eq!(told.get(at), Some(&out), "the output in docs/plan.md is another one:\n{out}");
+        let groups = fs::read_to_string(groups).unwrap();
+        assert_eq!(blocks(&page, "yaml").get(at), Some(&groups), "the groups in docs/plan.md are others");
+    }
     let command = format!("kubectl get {WANTED} -A -o yaml");
     assert!(page.contains(&command));
     let (help, _) = planned(&["--help"], "");
@@ -98,6 +104,81 @@ fn programs_get_names_and_reasons() {
     let fates: Vec<&str> = nodes.iter().map(|node| node["fate"].as_str().unwrap()).collect();
     assert_eq!(fates, ["stays", "stays", "goes"]);
     assert_eq!(plan["warnings"].as_array().unwrap().len(), warnings.lines().count());
+}
+
+/// The plan for programs, with other groups than those of the file.
+fn cheaper(change: impl Fn(String) -> String) -> Value {
+    let directory = Directory::new();
+    let groups = change(fs::read_to_string(file("cheaper.yaml")).unwrap());
+    let groups = written(&directory, "groups", &groups);
+    let (out, _) =
+        planned(&[&file("dump.yaml"), "--groups", &groups, "--now", LATER, "--output", "json"], "");
+    serde_json::from_str(&out).unwrap()
+}
+
+#[test]
+fn nodes_are_replaced_by_cheaper_ones() {
+    let plan = cheaper(|groups| groups);
+    let found = &plan["consolidation"];
+    let slim = json!({ "group": "workers", "offering": "slim", "zone": null, "price": 32_876_712 });
+    assert_eq!(found["machines"], json!([slim]));
+    assert_eq!(found["saved"], 49_315_068 - 32_876_712);
+    // Two nodes of three stay after the scale-down, and two machines come for pods that wait.
+    assert_eq!(found["price_before"], 2 * 49_315_068 + 2 * 93_835_616);
+    assert_eq!(found["price_after"], 49_315_068 + 32_876_712 + 2 * 93_835_616);
+    let steps = found["steps"].as_array().unwrap();
+    let [step] = steps.as_slice() else { panic!("{steps:?}") };
+    assert_eq!(step["removed"], json!(["node-2"]));
+    assert_eq!(step["machines"], json!([0]));
+    assert_eq!((&step["price_before"], &step["price_after"]), (&json!(49_315_068), &json!(32_876_712)));
+    assert_eq!(step["saved"], found["saved"]);
+    assert_eq!(step["moves"], json!([{ "pod": "default/batch-65d9cb75b9-47j4r", "to": { "machine": 0 } }]));
+    let nodes = found["nodes"].as_array().unwrap();
+    let fates: Vec<[&str; 3]> = nodes
+        .iter()
+        .map(|node| [&node["node"], &node["fate"], &node["why"]["reason"]].map(|v| v.as_str().unwrap()))
+        .collect();
+    assert_eq!(fates, [["node-1", "stays", "PendingPodsNeedIt"], ["node-2", "goes", "Replaced"]]);
+}
+
+#[test]
+fn what_must_be_saved_is_a_matter_of_the_group() {
+    let change = |from: &'static str, to: &'static str| {
+        let found = cheaper(|groups| {
+            assert!(groups.contains(from));
+            groups.replace(from, to)
+        });
+        let why = &found["consolidation"]["nodes"][1]["why"];
+        why["reason"].as_str().unwrap().to_owned()
+    };
+    let percent = "minimumSavingPercent: 15";
+    let each = "monthlySavingPerPod: 1.00";
+    let policy = "    enabled: true\n";
+    for (from, to, reason) in [
+        (percent, "minimumSavingPercent: 33", "Replaced"),
+        (percent, "minimumSavingPercent: 34", "SavesTooLittle"),
+        (each, "monthlySavingPerPod: 12.00", "Replaced"),
+        (each, "monthlySavingPerPod: 12.01", "SavesTooLittle"),
+        (each, "hourlySavingPerPod: 0.01643", "Replaced"),
+        (each, "hourlySavingPerPod: 0.01645", "SavesTooLittle"),
+        (policy, "    enabled: false\n", "ConsolidationDisabled"),
+        (policy, "", "ConsolidationDisabled"),
+        (
+            "  consolidationPolicy:",
+            "  scaleDownPolicy: { enabled: false }\n  consolidationPolicy:",
+            "ScaleDownDisabled",
+        ),
+        ("    minimumSavingPercent: 15\n", "", "Replaced"),
+        ("monthly: 24.00", "monthly: 30.59", "Replaced"),
+        ("monthly: 24.00", "monthly: 30.61", "SavesTooLittle"),
+    ] {
+        assert_eq!(change(from, to), reason, "{to}");
+    }
+    let usual = cheaper(|groups| {
+        let groups = groups.replace("    minimumSavingPercent: 15\n", "");
+        groups.replace("monthly: 24.00", "monthly: 30.61")
+    });
+    assert_eq!(usual["consolidation"]["nodes"][1]["why"]["reason"], "SavesTooLittle");
 }
 
 #[test]
@@ -199,6 +280,18 @@ fn what_is_wrong_is_named() {
                 "{{offerings: [{{{offering}, monthly: 1}}], groups: [{{{group}, taints: [{{key: a, effect: No}}]}}]}}"
             ),
             "group g: taints: effect: \"No\" is not known",
+        ),
+        (
+            format!(
+                "{{offerings: [{{{offering}, monthly: 1}}], groups: [{{{group}, consolidationPolicy: {{minimumSavingPercent: 101}}}}]}}"
+            ),
+            "group g: consolidationPolicy: minimumSavingPercent 101 is not between 0 and 100",
+        ),
+        (
+            format!(
+                "{{offerings: [{{{offering}, monthly: 1}}], groups: [{{{group}, consolidationPolicy: {{monthlySavingPerPod: 1, hourlySavingPerPod: 1}}}}]}}"
+            ),
+            "group g: consolidationPolicy: has a monthly and an hourly price",
         ),
         ("{kind: NodeGroup, metadata: {name: g}}".to_owned(), "NodeGroup g: spec is missing"),
         ("{kind: Pod, metadata: {name: g}}".to_owned(), "a Pod is no group"),
