@@ -7,9 +7,9 @@ mod nodes;
 mod terms;
 mod volumes;
 
-pub(crate) use build::{NO_CLASS, build, vector};
+pub(crate) use build::{NO_CLASS, build, expendable, vector};
 pub(crate) use classes::{Class, Port, Tolerance};
-pub(crate) use nodes::{BoardNode, NodeClass, NodeOrigin, Template};
+pub(crate) use nodes::{BoardNode, NodeClass, NodeOrigin, Template, seen, template_labels, template_taints};
 pub(crate) use terms::{Counter, CounterKind};
 pub(crate) use volumes::{OpenClaim, Reach};
 
@@ -30,6 +30,21 @@ pub(crate) const FRESH: u32 = u32::MAX - 1;
 
 pub(crate) type ClassId = u32;
 
+/// How a pod is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// It counts for nothing: it has ended, is below the cut-off, or on a node that nobody knows.
+    Nothing,
+    /// It has no node.
+    Unbound,
+    /// It runs and is being deleted.
+    Leaving,
+    /// It runs, came with its node and goes with it.
+    Tied,
+    /// It runs and needs another place when its node goes.
+    Runs,
+}
+
 pub(crate) struct Board<'a> {
     pub input: &'a Cluster,
     pub symbols: Symbols,
@@ -38,6 +53,10 @@ pub(crate) struct Board<'a> {
     pub classes: Vec<Class>,
     /// By pod of the input.
     pub pod_class: Vec<ClassId>,
+    /// By pod of the input: its node, `NOWHERE` where it has none or one that nobody knows.
+    pub pod_node: Vec<u32>,
+    /// By pod of the input.
+    pub pod_life: Vec<Life>,
     pub statics: Vec<Static>,
     pub filters: Vec<Filter>,
     pub idents: Vec<Ident>,

@@ -1,8 +1,8 @@
 //! Emptying nodes: what speaks against it, and a place elsewhere for each of their pods. Scale-down and consolidation
 //! stand on it.
 
-use crate::board::{Board, Class, ClassId};
-use crate::evict::{self, Evictions};
+use crate::board::{Board, Class, ClassId, Life};
+use crate::evict::Evictions;
 use crate::intern::Map;
 use crate::market::{Ledger, Market};
 use crate::model::{Group, Node, Time};
@@ -97,13 +97,9 @@ pub(crate) fn demands(board: &Board<'_>, classes: &[(ClassId, Vec<usize>)]) -> V
 impl<'a> Clearing<'a> {
     fn new(board: &'a Board<'a>, state: State<'a>, bare: Option<State<'a>>) -> Self {
         let input = board.input;
-        let names: Map<&str, usize> =
-            input.nodes.iter().enumerate().map(|(at, node)| (node.name.as_str(), at)).collect();
         let mut moving = vec![Vec::new(); input.nodes.len()];
-        for (at, pod) in input.pods.iter().enumerate().filter(|(at, _)| evict::moves(board, *at)) {
-            if let Some(node) = pod.node.as_ref().and_then(|name| names.get(name.as_str())) {
-                moving[*node].push(at);
-            }
+        for (at, _) in board.pod_life.iter().enumerate().filter(|(_, life)| **life == Life::Runs) {
+            moving[board.pod_node[at] as usize].push(at);
         }
         let mut ready = vec![0; input.groups.len()];
         for (node, kind) in input.nodes.iter().zip(&board.nodes) {
@@ -303,7 +299,7 @@ fn put_all<'p>(state: &mut State<'_>, puts: impl Iterator<Item = &'p Put>) -> Re
     Ok(())
 }
 
-pub(crate) fn vacate(state: &mut State<'_>, moving: &[Vec<usize>], nodes: &[usize]) {
+fn vacate(state: &mut State<'_>, moving: &[Vec<usize>], nodes: &[usize]) {
     for at in nodes {
         let number = u32::try_from(*at).unwrap_or(u32::MAX);
         for pod in &moving[*at] {

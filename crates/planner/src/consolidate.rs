@@ -71,7 +71,7 @@ pub fn consolidate_while(cluster: &Cluster, mut go_on: impl FnMut(usize) -> bool
         let steps = &work.plan.steps[first..];
         let steps = if round < ROUNDS { &steps[..1] } else { steps };
         coveted = work.coveted;
-        coveted.extend(steps.iter().flat_map(|step| &step.removed).map(|at| (*at, pod)));
+        coveted.extend(steps.iter().flat_map(|step| &step.removed).map(|at| (*at, pod.clone())));
         round += 1;
     }
 }
@@ -83,7 +83,7 @@ struct Work<'w, 'a> {
     by_price: &'w [TemplateId],
     ledger: Ledger,
     /// Nodes without which the scale-up would buy more, and for which pod.
-    coveted: Map<usize, usize>,
+    coveted: Map<usize, String>,
     plan: Consolidated,
     /// By machine of the plan.
     opened: Vec<TemplateId>,
@@ -97,11 +97,8 @@ impl Work<'_, '_> {
         let buyer = waiting.iter().find(|(class, _)| self.can_buy_for(*class)).map(|(_, pod)| *pod);
         let mut candidates = Vec::new();
         for at in 0..input.nodes.len() {
-            let waits = || {
-                buyer
-                    .or(self.coveted.get(&at).copied())
-                    .map(|pod| Reason::PendingPodsNeedIt { pod: input.pods[pod].name.clone() })
-            };
+            let pod = || buyer.map(|pod| &input.pods[pod].name).or_else(|| self.coveted.get(&at));
+            let waits = || pod().map(|pod| Reason::PendingPodsNeedIt { pod: pod.clone() });
             match self.stays(at).or_else(waits) {
                 Some(reason) => self.verdicts[at] = Some((Fate::Keep, reason)),
                 None => candidates.push(at),
@@ -154,7 +151,7 @@ impl Work<'_, '_> {
     }
 
     /// The first step that is taken although the scale-up would buy a node for a pod that waits then.
-    fn regretted(&self) -> Option<(usize, usize)> {
+    fn regretted(&self) -> Option<(usize, String)> {
         let mut opened = self.opened.as_slice();
         let steps = self.plan.steps.iter().map(|step| {
             let (machines, rest) = opened.split_at(step.machines.len());

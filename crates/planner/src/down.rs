@@ -22,7 +22,7 @@ pub fn scale_down(cluster: &Cluster) -> ScaleDown {
         let Some((first, pod)) = down.regretted() else { return down.plan };
         let last = if round < ROUNDS { first } else { down.plan.removed.len() - 1 };
         coveted = down.coveted;
-        coveted.extend(down.plan.removed[first..=last].iter().map(|at| (*at, pod)));
+        coveted.extend(down.plan.removed[first..=last].iter().map(|at| (*at, pod.clone())));
         round += 1;
     }
 }
@@ -34,7 +34,7 @@ struct Down<'a> {
     board: &'a Board<'a>,
     clearing: Clearing<'a>,
     /// Nodes without which the scale-up would buy more, and for which pod.
-    coveted: Map<usize, usize>,
+    coveted: Map<usize, String>,
     /// By class: so many of the first destinations have no room for it, and will have none.
     full: Map<ClassId, usize>,
     plan: ScaleDown,
@@ -65,8 +65,9 @@ impl Down<'_> {
     }
 
     /// The first node that goes although the scale-up would buy another for a pod that waits.
-    fn regretted(&mut self) -> Option<(usize, usize)> {
-        if self.plan.removed.is_empty() || self.clearing.fits_again() {
+    fn regretted(&mut self) -> Option<(usize, String)> {
+        let waits = !self.clearing.wait_for_room.is_empty();
+        if !waits || self.plan.removed.is_empty() || self.clearing.fits_again(&self.plan.removed) {
             return None;
         }
         let mut moves = self.plan.moves.as_slice();
@@ -116,7 +117,7 @@ impl Down<'_> {
         if clearing.ready[number] <= group.min {
             return keep(Reason::AtMinimum { ready: clearing.ready[number], min: group.min });
         }
-        let coveted = self.coveted.get(&at).map(|pod| &input.pods[*pod].name);
+        let coveted = self.coveted.get(&at);
         let objection = clearing
             .needed(at)
             .or_else(|| coveted.map(|pod| Reason::PendingPodsNeedIt { pod: pod.clone() }))
@@ -179,7 +180,7 @@ fn clear(
     for pod in &clearing.moving[at] {
         let class = board.pod_class[*pod];
         // Room for it only becomes less.
-        let plain = clearing.state.repeats(class) && board.ident(class).forbidden.is_empty();
+        let plain = clearing.state.only_room_matters(class);
         let known = |map: &Map<ClassId, usize>| map.get(&class).copied();
         let start = if plain { known(&next).or_else(|| known(full)).unwrap_or(0) } else { 0 };
         let destinations = &clearing.destinations;

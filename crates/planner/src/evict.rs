@@ -1,11 +1,9 @@
 //! Which pods may be evicted.
 
-use crate::board::{Board, NO_CLASS};
 use crate::intern::Map;
 use crate::model::{
     Budget, Cluster, Operator, OwnerKind, Phase, Pod, Requirement, Selector, Time, VolumeSource,
 };
-use crate::populate::{expendable, tied_to_node};
 use crate::reason::Reason;
 use std::collections::BTreeMap;
 
@@ -15,15 +13,6 @@ const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 const SYSTEM_NAMESPACE: &str = "kube-system";
 /// So old must a pod of the system be that nobody wrote a budget for.
 const SYSTEM_POD_AGE: Time = 3600;
-
-/// The pod needs another place when its node goes.
-pub(crate) fn moves(board: &Board<'_>, pod: usize) -> bool {
-    let input = &board.input.pods[pod];
-    board.pod_class[pod] != NO_CLASS
-        && input.deleting.is_none()
-        && !tied_to_node(input)
-        && !expendable(board, input)
-}
 
 /// What decides whether a pod may be evicted, and how much of what budgets allow is spent.
 pub(crate) struct Evictions<'a> {

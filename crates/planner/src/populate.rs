@@ -1,8 +1,7 @@
 //! The state as it is: pods on their nodes, and those that wait.
 
-use crate::board::{Board, ClassId, NO_CLASS};
-use crate::intern::Map;
-use crate::model::{OwnerKind, Phase, Pod, Verdict};
+use crate::board::{Board, ClassId, Life, expendable};
+use crate::model::{OwnerKind, Pod, Verdict};
 use crate::reason::Reason;
 use crate::state::{NodeId, State};
 
@@ -14,20 +13,9 @@ pub(crate) struct Waiting {
     pub ignored: Vec<(usize, Reason)>,
 }
 
-pub(crate) fn expendable(board: &Board<'_>, pod: &Pod) -> bool {
-    pod.spec.priority.is_some_and(|priority| priority < board.input.settings.priority_cutoff)
-}
-
-/// Comes with the node and goes with it.
-pub(crate) fn tied_to_node(pod: &Pod) -> bool {
-    pod.owner.as_ref().is_some_and(|owner| matches!(owner.kind, OwnerKind::DaemonSet | OwnerKind::Node))
-}
-
 pub(crate) fn populate<'a>(board: &'a Board<'a>) -> (State<'a>, Waiting) {
     let mut state = State::new(board);
     let mut waiting = Waiting::default();
-    let names: Map<&str, NodeId> =
-        (0u32..).zip(&board.input.nodes).map(|(at, node)| (node.name.as_str(), at)).collect();
     let mut slots: Vec<u32> = vec![u32::MAX; board.classes.len()];
     let mut wait = |waiting: &mut Waiting, class: ClassId, pod: usize| {
         let slot = &mut slots[class as usize];
@@ -37,36 +25,24 @@ pub(crate) fn populate<'a>(board: &'a Board<'a>) -> (State<'a>, Waiting) {
         }
         waiting.classes[*slot as usize].1.push(pod);
     };
-    for (at, pod) in board.input.pods.iter().enumerate() {
-        let class = board.pod_class[at];
-        if class == NO_CLASS || pod.phase == Phase::Finished {
-            continue;
-        }
-        if let Some(name) = &pod.node {
-            let Some(&node) = names.get(name.as_str()) else { continue };
-            if expendable(board, pod) {
-                continue;
-            }
-            let draining = board.input.nodes[node as usize].draining;
-            if pod.deleting.is_some() {
-                state.place_leaving(class, node);
-            } else if draining && !tied_to_node(pod) {
-                wait(&mut waiting, class, at);
-            } else {
-                state.place(class, node, 1);
-            }
-            continue;
-        }
-        match not_ours(board, pod) {
-            Some(reason) => {
-                if let Reason::Nominated { node } = &reason
-                    && let Some(node) = names.get(node.as_str())
-                {
-                    state.place(class, *node, 1);
+    for (at, life) in board.pod_life.iter().enumerate() {
+        let (class, node) = (board.pod_class[at], board.pod_node[at]);
+        match life {
+            Life::Nothing => {}
+            Life::Leaving => state.place_leaving(class, node),
+            Life::Runs if board.input.nodes[node as usize].draining => wait(&mut waiting, class, at),
+            Life::Runs | Life::Tied => state.place_running(class, node),
+            Life::Unbound => match not_ours(board, &board.input.pods[at]) {
+                Some(reason) => {
+                    if let Reason::Nominated { node } = &reason
+                        && let Some(node) = board.input.nodes.iter().position(|own| own.name == *node)
+                    {
+                        state.place(class, NodeId::try_from(node).unwrap_or(NodeId::MAX), 1);
+                    }
+                    waiting.ignored.push((at, reason));
                 }
-                waiting.ignored.push((at, reason));
-            }
-            None => wait(&mut waiting, class, at),
+                None => wait(&mut waiting, class, at),
+            },
         }
     }
     for (number, node) in (0u32..).zip(&board.nodes) {
@@ -95,7 +71,7 @@ fn not_ours(board: &Board<'_>, pod: &Pod) -> Option<Reason> {
             Some(Reason::Nominated { node: pod.nominated_node.clone().unwrap_or_default() })
         }
         () if pod.verdict == Verdict::Unseen => Some(Reason::NotSeenByScheduler),
-        () if expendable(board, pod) => Some(Reason::Expendable {
+        () if expendable(board.input, pod) => Some(Reason::Expendable {
             priority: pod.spec.priority.unwrap_or(0),
             cutoff: settings.priority_cutoff,
         }),

@@ -1,24 +1,39 @@
 //! Would the scale-up buy again what was given back? A place for every pod is proven before a node goes, but the
-//! scale-up finds places for pods that wait in its own way, and what it overlooks it buys.
+//! scale-up finds places for pods that wait in its own way, and what it overlooks it buys. So it is asked.
 
-use crate::clear::{Clearing, demands, vacate};
+use crate::board::{Board, seen};
+use crate::clear::{Clearing, demands};
 use crate::market::{Ledger, Market};
-use crate::model::Price;
-use crate::plan::Binding;
-use crate::populate::populate;
+use crate::model::{Cluster, Node, Price, Resources, keys};
+use crate::plan::{Binding, Target};
 use crate::state::{Law, State, TemplateId};
-use crate::up::{self, Served, choice, compare_unserved};
+use crate::up::{choice, compare_unserved, scale_up, settle};
 use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the scale-up leaves without a place, and what it buys.
 struct Appetite {
     unserved: Vec<(i32, i64)>,
     price: Price,
+    /// A pod that finds no room on what is there.
+    pod: Option<String>,
 }
 
 impl Appetite {
-    fn is_nothing(&self) -> bool {
-        self.unserved.is_empty() && self.price == 0
+    fn of(cluster: &Cluster) -> Self {
+        let plan = scale_up(cluster);
+        let unplaced = plan.unplaced();
+        let mut unserved: BTreeMap<i32, i64> = BTreeMap::new();
+        for pod in &unplaced {
+            *unserved.entry(cluster.pods[*pod].spec.priority.unwrap_or(0)).or_insert(0) += 1;
+        }
+        let bought_for = plan.bindings.iter().find(|binding| matches!(binding.target, Target::New(_)));
+        let pod = bought_for.map(|binding| binding.pod).or(unplaced.first().copied());
+        Self {
+            unserved: unserved.into_iter().rev().collect(),
+            price: plan.price,
+            pod: pod.map(|pod| cluster.pods[pod].name.clone()),
+        }
     }
 
     fn exceeds(&self, other: &Self) -> bool {
@@ -38,69 +53,100 @@ pub(crate) struct Step<'p> {
     pub moves: &'p [Binding],
 }
 
-/// The first step with which the scale-up would buy more than without any, and a pod that waits.
-pub(crate) fn regretted(clearing: &Clearing<'_>, steps: &[Step<'_>]) -> Option<(usize, usize)> {
-    let pod = clearing.wait_for_room.first().and_then(|(_, pods)| pods.first()).copied()?;
-    if steps.is_empty() {
+/// The first step with which the scale-up would buy more than without any, and a pod for which it would.
+pub(crate) fn regretted(clearing: &Clearing<'_>, steps: &[Step<'_>]) -> Option<(usize, String)> {
+    if steps.is_empty() || clearing.wait_for_room.is_empty() {
         return None;
     }
-    let board = clearing.board;
-    let all = Market::new(board, choice::open_templates(board, &choice::gates(board)));
-    let appetite = |count: usize| appetite(clearing, &all, &steps[..count]);
-    let after = appetite(steps.len());
-    if after.is_nothing() {
-        return None;
-    }
-    let before = appetite(0);
+    let appetite = |count: usize| Appetite::of(&afterwards(clearing.board, &steps[..count]));
+    let mut after = appetite(steps.len());
+    after.pod.as_ref()?;
+    let before = Appetite::of(clearing.board.input);
     if !after.exceeds(&before) {
         return None;
     }
     let (mut good, mut bad) = (0, steps.len());
     while bad - good > 1 {
         let middle = good.midpoint(bad);
-        if appetite(middle).exceeds(&before) {
-            bad = middle;
+        let then = appetite(middle);
+        if then.exceeds(&before) {
+            (bad, after) = (middle, then);
         } else {
             good = middle;
         }
     }
-    Some((good, pod))
+    Some((good, after.pod.unwrap_or_default()))
 }
 
-/// Once these steps are taken.
-fn appetite(clearing: &Clearing<'_>, all: &Market, steps: &[Step<'_>]) -> Appetite {
-    let board = clearing.board;
-    let (mut state, _) = populate(board);
-    let mut ledger = Ledger::new(board);
+/// The cluster once these steps are taken.
+fn afterwards(board: &Board<'_>, steps: &[Step<'_>]) -> Cluster {
+    let mut after = board.input.clone();
     for step in steps {
         for template in step.machines {
-            state.open_standing(*template);
-            ledger.add(board, *template);
-        }
-        vacate(&mut state, &clearing.moving, step.nodes);
-        for Binding { pod, target } in step.moves {
-            state.place(board.pod_class[*pod], up::place_of(board, *target), 1);
+            let number = after.nodes.len();
+            after.nodes.push(come(board, *template, number));
         }
     }
-    // What came is there.
-    state.existing = state.places.len();
-    state.settle();
-    let served = up::settle(&mut state, all, &ledger, &demands(board, &clearing.wait_for_room));
-    if served.left.is_empty() {
-        return Appetite { unserved: Vec::new(), price: 0 };
+    let nodes = board.input.nodes.len();
+    for binding in steps.iter().flat_map(|step| step.moves) {
+        let to = match binding.target {
+            Target::Node(at) => Some(at),
+            Target::New(at) => Some(nodes + at),
+            Target::Machine(_) => None,
+        };
+        after.pods[binding.pod].node = to.map(|to| after.nodes[to].name.clone());
     }
-    let solution = choice::best(&mut state, board, &choice::gates(board), &ledger, &served);
-    Appetite { unserved: solution.unserved, price: solution.price }
+    let gone: BTreeSet<&str> =
+        steps.iter().flat_map(|step| step.nodes).map(|at| board.input.nodes[*at].name.as_str()).collect();
+    after.nodes.retain(|node| !gone.contains(node.name.as_str()));
+    after.pods.retain(|pod| pod.node.as_ref().is_none_or(|node| !gone.contains(node.as_str())));
+    after
+}
+
+/// A new node, with what daemon sets leave of it.
+fn come(board: &Board<'_>, template: TemplateId, number: usize) -> Node {
+    let kind = &board.templates[template as usize];
+    let group = &board.input.groups[kind.group];
+    let offering = &group.offerings[kind.offering];
+    let mut labels = crate::board::template_labels(group, offering);
+    // No node of the cluster is called like this.
+    let name = format!("new machine {number}");
+    labels.insert(keys::HOSTNAME.to_owned(), name.clone());
+    let mut allocatable = Resources::default();
+    for (resource, amount) in board.resources.iter().zip(&kind.free) {
+        match resource.as_str() {
+            "cpu" => allocatable.cpu = *amount,
+            "memory" => allocatable.memory = *amount,
+            "ephemeral-storage" => allocatable.ephemeral_storage = *amount,
+            "pods" => allocatable.pods = *amount,
+            _ => drop(allocatable.extended.insert(resource.clone(), *amount)),
+        }
+    }
+    Node {
+        name,
+        labels,
+        taints: crate::board::template_taints(group),
+        allocatable,
+        ready: true,
+        created: board.input.now,
+        group: Some(group.name.clone()),
+        offering: Some(offering.name.clone()),
+        attach_limits: offering.attach_limits.clone(),
+        ..Node::default()
+    }
 }
 
 impl Clearing<'_> {
-    /// Whether all pods that wait find room, as the scale-up looks for it first.
-    pub fn fits_again(&mut self) -> bool {
+    /// Surely all pods that wait find room without these nodes, as the scale-up looks for it first. It is not asked
+    /// about more than room: then what else there is of nodes that go makes no difference.
+    pub fn fits_again(&mut self, gone: &[usize]) -> bool {
         let board = self.board;
-        if self.wait_for_room.is_empty() {
-            return true;
+        let plain = |class: u32| self.state.only_room_matters(class) && board.class(class).ladder.is_empty();
+        if !self.wait_for_room.iter().all(|(class, _)| plain(*class)) || !looks_alike(board, gone) {
+            return false;
         }
         let all = Market::new(board, choice::open_templates(board, &choice::gates(board)));
+        let wanted = demands(board, &self.wait_for_room);
         let state: &mut State<'_> = &mut self.state;
         let mark = state.mark();
         for (put, _) in &self.promised {
@@ -108,10 +154,22 @@ impl Clearing<'_> {
                 state.remove(put.class, put.node);
             }
         }
-        let wanted = demands(board, &self.wait_for_room);
-        let Served { left, .. } = up::settle(state, &all, &Ledger::new(board), &wanted);
+        let served = settle(state, &all, &Ledger::new(board), &wanted);
         state.rollback(mark);
         state.law = Law::Existing;
-        left.is_empty()
+        served.left.is_empty()
     }
+}
+
+/// What could be bought is the same without these nodes: the type that a group keeps to, and the sizes that were seen.
+fn looks_alike(board: &Board<'_>, gone: &[usize]) -> bool {
+    let mut goes = vec![false; board.nodes.len()];
+    for at in gone {
+        goes[*at] = true;
+    }
+    let groups: BTreeSet<usize> = gone.iter().filter_map(|at| board.nodes[*at].group).collect();
+    let kept = |group: &usize| {
+        choice::kept_type(board, *group) == choice::kept_type_among(board, *group, |at| !goes[at])
+    };
+    groups.iter().all(kept) && seen(board.input, |_| true) == seen(board.input, |at| !goes[at])
 }

@@ -182,6 +182,11 @@ impl<'a> State<'a> {
         self.journal.push(Step::Placed { class, node, count });
     }
 
+    /// A pod that is there from the beginning: nobody takes it back by a rollback.
+    pub fn place_running(&mut self, class: ClassId, node: NodeId) {
+        self.book(class, node, 1, true);
+    }
+
     /// A pod that is on its way out: it takes room, and affinity sees it, spread does not.
     pub fn place_leaving(&mut self, class: ClassId, node: NodeId) {
         self.book(class, node, 1, false);

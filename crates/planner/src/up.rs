@@ -204,17 +204,6 @@ pub(crate) fn target(board: &Board<'_>, node: NodeId) -> Target {
     }
 }
 
-/// The opposite of [`target`].
-pub(crate) fn place_of(board: &Board<'_>, target: Target) -> NodeId {
-    let (nodes, machines) = (board.input.nodes.len(), board.input.machines.len());
-    let number = match target {
-        Target::Node(at) => at,
-        Target::Machine(at) => nodes + at,
-        Target::New(at) => nodes + machines + at,
-    };
-    NodeId::try_from(number).unwrap_or(NodeId::MAX)
-}
-
 /// The state in which the solution is carried out, for the reasons.
 fn replay(state: &mut State<'_>, served: &Served, solution: &Solution) {
     state.rollback(served.mark);

@@ -26,6 +26,16 @@ fn group(cpu: i64, memory: i64, max: u32) -> Group {
     Group { name: "group".to_owned(), max, offerings: vec![offering], ..Group::default() }
 }
 
+/// The price of so many nodes, all of one type, against that of as many as the sums of all pods take at the least.
+fn of_the_bound(cluster: &Cluster, nodes: usize) -> f64 {
+    let size = &cluster.groups[0].offerings[0].capacity;
+    let requests = cluster.pods.iter().map(|pod| &pod.spec.containers[0].requests);
+    let (cpu, memory) = requests.fold((0, 0), |sum, r| (sum.0 + r.cpu, sum.1 + r.memory));
+    let parts = [(cpu, size.cpu), (memory, size.memory), (cluster.pods.len() as i64, size.pods)];
+    let least = parts.map(|(sum, each)| (sum as f64 / each as f64).ceil());
+    nodes as f64 / least.into_iter().fold(0.0, f64::max)
+}
+
 pub fn binpacking() -> Vec<Report> {
     let (small, large) = (Arc::new(spec(50, 100)), Arc::new(spec(95, 190)));
     let kind = |at: usize| if at < 50_000 { &small } else { &large };
@@ -43,7 +53,8 @@ pub fn binpacking() -> Vec<Report> {
         reports.push(Report {
             what: format!("autoscaler binpacking from {what}"),
             numbers: format!(
-                "{time:8.1} ms (bar {bar}), {nodes} nodes (bar 2595), {memory} MiB of which {} are the pods (bar 50)",
+                "{time:8.1} ms (bar {bar}), {nodes} nodes (bar 2595), price {:.3} of the bound, {memory} MiB of which {} are the pods (bar 50)",
+                of_the_bound(&cluster, nodes),
                 (input - before) >> 20
             ),
             good: time <= bar && nodes == 2595 && plan.bindings.len() == 51_000 && memory <= 50,
@@ -60,7 +71,10 @@ pub fn up() -> Vec<Report> {
     let (nodes, memory) = (plan.machines.len(), crate::peak() >> 20);
     vec![Report {
         what: "autoscaler up 50,000".to_owned(),
-        numbers: format!("{time:8.1} ms (bar 200), {nodes} nodes (bar 1000), {memory} MiB (bar 200)"),
+        numbers: format!(
+            "{time:8.1} ms (bar 200), {nodes} nodes (bar 1000), price {:.3} of the bound, {memory} MiB (bar 200)",
+            of_the_bound(&cluster, nodes)
+        ),
         good: time <= 200.0 && nodes == 1000 && plan.bindings.len() == 50_000 && memory <= 200,
     }]
 }
@@ -95,12 +109,17 @@ fn full(nodes: usize, pods_each: usize) -> Cluster {
 }
 
 pub fn down() -> Vec<Report> {
+    crate::forget_peak();
     let cluster = full(2_000, 40);
     let (time, plan) = timed(|| scale_down(&cluster));
     let removed = plan.removed.len();
     vec![Report {
         what: "autoscaler down 2,000 / 80,000".to_owned(),
-        numbers: format!("{time:8.1} ms (bar 300), {removed} removed (bar 1200)"),
+        numbers: format!(
+            "{time:8.1} ms (bar 300), {removed} removed (bar 1200), price {:.3} of the bound, {} MiB",
+            of_the_bound(&cluster, 2_000 - removed),
+            crate::peak() >> 20
+        ),
         good: time <= 300.0 && removed == 1200,
     }]
 }

@@ -170,14 +170,16 @@ pub fn preferences() -> Vec<Report> {
     let mut reports = Vec::new();
     for (respect, most) in [(true, 4_000), (false, 21)] {
         cluster.settings.preferences = if respect { Preferences::Respect } else { Preferences::Ignore };
+        crate::forget_peak();
         let (time, plan): (f64, ScaleUp) = timed(|| scale_up(&cluster));
         let nodes = plan.machines.len();
         let right = if respect { nodes == most } else { nodes <= most };
         reports.push(Report {
             what: format!("karpenter preferences {}", if respect { "respected" } else { "ignored" }),
             numbers: format!(
-                "{time:8.1} ms (bar 500), {nodes} nodes (bar {most}), price {:.3} of the bound",
-                units(plan.price) / lower_bound(&cluster, nodes)
+                "{time:8.1} ms (bar 500), {nodes} nodes (bar {most}), price {:.3} of the bound, {} MiB",
+                units(plan.price) / lower_bound(&cluster, nodes),
+                crate::peak() >> 20
             ),
             good: time <= 500.0 && right && plan.bindings.len() == 4_000,
         });
@@ -211,13 +213,15 @@ pub fn scan() -> Vec<Report> {
             pod.owner = Some(Owner { kind: OwnerKind::ReplicaSet, name: "owner".to_owned() });
         }
     }
+    crate::forget_peak();
     let (time, plan) = timed(|| scale_down(&cluster));
     vec![Report {
         what: "scan of 1,000 nodes x 30 diverse".to_owned(),
         numbers: format!(
-            "{time:8.1} ms (bar 5000), {:.2} ms for each candidate in the mean (bar 5), {} could go",
+            "{time:8.1} ms (bar 5000), {:.2} ms for each candidate in the mean (bar 5), {} could go, {} MiB",
             time / 1000.0,
-            plan.removed.len()
+            plan.removed.len(),
+            crate::peak() >> 20
         ),
         good: time <= 5_000.0,
     }]

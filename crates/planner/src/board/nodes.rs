@@ -102,7 +102,7 @@ impl<'a> NodeMaker<'a> {
             node_classes: Pool::default(),
             domains: key_names.iter().map(|_| Pool::default()).collect(),
             groups: input.groups.iter().enumerate().map(|(at, group)| (group.name.as_str(), at)).collect(),
-            seen: seen(input),
+            seen: seen(input, |_| true),
         }
     }
 
@@ -297,9 +297,11 @@ impl<'a> NodeMaker<'a> {
     }
 }
 
-fn seen(input: &Cluster) -> BTreeMap<(&str, &str), Resources> {
+/// By group and offering: the least that one of these nodes has.
+pub(crate) fn seen(input: &Cluster, among: impl Fn(usize) -> bool) -> BTreeMap<(&str, &str), Resources> {
     let mut seen: BTreeMap<(&str, &str), Resources> = BTreeMap::new();
-    for node in input.nodes.iter().filter(|node| node.ready && node.allocatable.cpu > 0) {
+    let nodes = input.nodes.iter().enumerate().filter(|(at, _)| among(*at)).map(|(_, node)| node);
+    for node in nodes.filter(|node| node.ready && node.allocatable.cpu > 0) {
         if let (Some(group), Some(offering)) = (&node.group, &node.offering) {
             let least = seen.entry((group, offering)).or_insert_with(|| node.allocatable.clone());
             lower(least, &node.allocatable);
@@ -329,7 +331,7 @@ fn less(capacity: &Resources, margin: &Margin, default_pods: i64) -> Resources {
     }
 }
 
-fn template_labels(group: &Group, offering: &Offering) -> BTreeMap<String, String> {
+pub(crate) fn template_labels(group: &Group, offering: &Offering) -> BTreeMap<String, String> {
     let mut labels: BTreeMap<String, String> = [(keys::OS, "linux"), (keys::ARCH, "amd64")]
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .into();
@@ -343,7 +345,7 @@ fn template_labels(group: &Group, offering: &Offering) -> BTreeMap<String, Strin
     labels
 }
 
-fn template_taints(group: &Group) -> Vec<Taint> {
+pub(crate) fn template_taints(group: &Group) -> Vec<Taint> {
     let startup = |taint: &&Taint| !group.startup_taints.iter().any(|start| start.key == taint.key);
     group.taints.iter().filter(startup).cloned().collect()
 }

@@ -89,6 +89,11 @@ impl State<'_> {
         self.in_bulk(class) && self.board.class(class).affinity.is_empty()
     }
 
+    /// Where there is room for the class it may go, whoever else is there.
+    pub fn only_room_matters(&self, class: ClassId) -> bool {
+        self.repeats(class) && self.board.ident(class).forbidden.is_empty()
+    }
+
     /// Whether the numbers that keep a class away from a node are those of that node alone.
     pub fn minds_only_hosts(&self, class: ClassId) -> bool {
         let board = self.board;

@@ -33,12 +33,22 @@ pub(crate) fn gates(board: &Board<'_>) -> Vec<Option<Reason>> {
 
 /// Without mixing, the type a group keeps to once it has nodes: the one most of them are of.
 pub(crate) fn kept_type<'b>(board: &'b Board<'_>, group: usize) -> Option<&'b str> {
+    kept_type_among(board, group, |_| true)
+}
+
+/// The same, if there were only these nodes.
+pub(crate) fn kept_type_among<'b>(
+    board: &'b Board<'_>,
+    group: usize,
+    among: impl Fn(usize) -> bool,
+) -> Option<&'b str> {
     let input = &board.input.groups[group];
     if input.mixing {
         return None;
     }
     let mut count: BTreeMap<&str, (u32, bool)> = BTreeMap::new();
-    for node in board.nodes.iter().filter(|node| node.group == Some(group)) {
+    let nodes = board.nodes.iter().enumerate().filter(|(at, _)| among(*at));
+    for (_, node) in nodes.filter(|(_, node)| node.group == Some(group)) {
         let name = match node.origin {
             NodeOrigin::Existing(at) => board.input.nodes[at].offering.as_deref(),
             NodeOrigin::Machine(at) => Some(board.input.machines[at].offering.as_str()),

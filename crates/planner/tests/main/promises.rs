@@ -95,7 +95,7 @@ fn a_node_stays_where_the_scale_up_would_miss_it() {
     let plan = scale_down(&cluster);
     assert_eq!(plan.removed, [] as [usize; 0]);
     let reason = Explanation::node("n3", plan.nodes[2].reason.clone()).to_string();
-    assert_eq!(reason, "node n3 kept: pod w0 waits for room");
+    assert_eq!(reason, "node n3 kept: pod w5 waits for room");
     // One that is not in the way goes all the same.
     cluster.nodes.push(node("n4", 250));
     let plan = scale_down(&cluster);
