@@ -28,7 +28,7 @@ impl Appetite {
             *unserved.entry(cluster.pods[*pod].spec.priority.unwrap_or(0)).or_insert(0) += 1;
         }
         let bought_for = plan.bindings.iter().find(|binding| matches!(binding.target, Target::New(_)));
-        let pod = bought_for.map(|binding| binding.pod).or(unplaced.first().copied());
+        let pod = bought_for.map(|binding| binding.pod).or_else(|| unplaced.first().copied());
         Self {
             unserved: unserved.into_iter().rev().collect(),
             price: plan.price,

@@ -66,7 +66,8 @@ fn the_example_of_the_page_is_what_comes_out() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/plan.md");
     let page = fs::read_to_string(page).unwrap();
     let dump = file("dump.yaml");
-    for (at, (groups, now)) in [("groups.yaml", None), ("cheaper.yaml", Some(LATER))].into_iter().enumerate() {
+    for (at, (groups, now)) in [("groups.yaml", None), ("cheaper.yaml", Some(LATER))].into_iter().enumerate()
+    {
         let groups = file(groups);
         let mut arguments = vec![dump.as_str(), "--groups", &groups];
         arguments.extend(now.into_iter().flat_map(|now| ["--now", now]));

@@ -31,9 +31,9 @@ fn of_the_bound(cluster: &Cluster, nodes: usize) -> f64 {
     let size = &cluster.groups[0].offerings[0].capacity;
     let requests = cluster.pods.iter().map(|pod| &pod.spec.containers[0].requests);
     let (cpu, memory) = requests.fold((0, 0), |sum, r| (sum.0 + r.cpu, sum.1 + r.memory));
-    let parts = [(cpu, size.cpu), (memory, size.memory), (cluster.pods.len() as i64, size.pods)];
-    let least = parts.map(|(sum, each)| (sum as f64 / each as f64).ceil());
-    nodes as f64 / least.into_iter().fold(0.0, f64::max)
+    let pods = cluster.pods.len() as f64 / size.pods as f64;
+    let least = (cpu as f64 / size.cpu as f64).max(memory as f64 / size.memory as f64).max(pods).ceil();
+    nodes as f64 / least
 }
 
 pub fn binpacking() -> Vec<Report> {
