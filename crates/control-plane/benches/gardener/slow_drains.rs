@@ -16,6 +16,8 @@ use std::{
 const AT_ONCE: usize = 16;
 /// One is not enough: whether the second slowest of a hundred waits for one look at the cloud more is chance.
 const ROUNDS: usize = 3;
+/// Before each round: by then the rate limits have saved up all that they can, whatever went before.
+const REST: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The 99th percentiles of the time from a Machine's creation until it runs.
@@ -77,6 +79,7 @@ fn names(prefix: &str, count: usize) -> Vec<String> {
 async fn rounds(stage: &mut Stage, prefix: &str, count: usize) -> anyhow::Result<(Duration, Vec<String>)> {
     let (mut each, mut all) = (Vec::new(), Vec::new());
     for round in 1..=ROUNDS {
+        tokio::time::sleep(REST).await;
         let names = names(&format!("{prefix}{round}"), count);
         each.extend(stage.make(&names).await?.each);
         all.extend(names);

@@ -117,6 +117,18 @@ pub struct MachineStatus {
     pub last_known_state: String,
 }
 
+impl Machine {
+    /// Gives back room that reading it took beyond need: all machines are kept, for long.
+    pub fn shrink(&mut self) {
+        if let Some(status) = &mut self.status {
+            status.addresses.shrink_to_fit();
+            status.conditions.shrink_to_fit();
+        }
+        self.metadata.finalizers.iter_mut().for_each(Vec::shrink_to_fit);
+        self.metadata.owner_references.iter_mut().for_each(Vec::shrink_to_fit);
+    }
+}
+
 /// What was done last; during a deletion the description is also the place where it stands.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -213,6 +225,30 @@ mod tests {
         let machine: Machine = serde_json::from_value(wire.clone()).unwrap();
         assert_eq!(machine.spec.configuration.creation_timeout.as_deref(), Some("20m0s"));
         assert_eq!(serde_json::to_value(&machine).unwrap(), wire);
+    }
+
+    #[test]
+    fn a_machine_takes_no_more_room_than_it_needs() {
+        let wire = json!({
+            "metadata": {"name": "m", "finalizers": ["a"],
+                "ownerReferences": [{"apiVersion": "v", "kind": "k", "name": "n", "uid": "u"}]},
+            "spec": {},
+            "status": {"addresses": [{"type": "Hostname", "address": "m"}],
+                "conditions": [{"type": "Ready", "status": "True"}]}});
+        let mut machine: Machine = serde_json::from_value(wire).unwrap();
+        let before = machine.clone();
+        machine.shrink();
+        assert_eq!(machine, before);
+        let status = machine.status.unwrap();
+        let (finalizers, owners) =
+            (machine.metadata.finalizers.unwrap(), machine.metadata.owner_references.unwrap());
+        let room = [
+            status.addresses.capacity(),
+            status.conditions.capacity(),
+            finalizers.capacity(),
+            owners.capacity(),
+        ];
+        assert_eq!(room, [1; 4]);
     }
 
     #[test]

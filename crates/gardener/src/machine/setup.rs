@@ -102,7 +102,8 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         &chance,
         metrics.clone(),
     )
-    .indexed(node_or_own_name);
+    .indexed(node_or_own_name)
+    .trimmed(Machine::shrink);
     let classes = Watch::<MachineClass>::namespaced(
         control.clone(),
         &namespace,
