@@ -40,7 +40,7 @@ pub struct Options {
     /// the name of a file or, of a mod.rs, of its directory; with a / it is the path, both without .rs.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "PATTERN=N,...")]
     vmodule: FileLevels,
-    /// Without effect: lines are never held back.
+    /// Without effect, as in Gardener's controllers: it is for log files, and lines for standard error are never held back.
     #[arg(long, default_value = "5s", value_name = "DURATION", hide = true)]
     log_flush_frequency: GoDuration,
 }

@@ -9,6 +9,7 @@ use crate::{
     wire::{BootVolume, LabelChange, Labels, Server, Volume},
 };
 use hostler_base::Clock;
+use hostler_driver::{Code, Failure};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -19,6 +20,8 @@ use tokio::time::Instant;
 
 /// How often volumes that somebody has labelled are looked for while none is known.
 const PERIOD: Duration = Duration::from_hours(1);
+/// How soon they are looked for again when that failed in a way that passes: what nobody knows of nobody deletes.
+const AGAIN: Duration = Duration::from_mins(1);
 
 /// The labels by which the boot volume of a server is recognised when that one is gone.
 pub(crate) fn labels(server: &Server, names: &LabelNames) -> BTreeMap<String, String> {
@@ -64,7 +67,8 @@ struct Known {
     listed: Vec<Volume>,
     /// Labelled by this process. A list may be behind, so they are forgotten only when asking for them says so.
     own: Vec<Volume>,
-    asked_at: Option<Instant>,
+    /// When it is time to ask again although nothing is known.
+    next: Option<Instant>,
 }
 
 impl Remains {
@@ -101,7 +105,7 @@ impl Remains {
     fn is_due(&self, now: Instant) -> bool {
         let known = self.known();
         let nothing = known.listed.is_empty() && known.own.is_empty();
-        let lately = known.asked_at.is_some_and(|at| now.saturating_duration_since(at) < PERIOD);
+        let lately = known.next.is_some_and(|next| now < next);
         !(nothing && lately)
     }
 
@@ -112,16 +116,25 @@ impl Remains {
             // Without a selector, as servers are listed: nobody knows what one may look like.
             let volumes = client.list_volumes(None).await;
             let mut known = self.known();
-            known.asked_at = Some(now);
-            match volumes {
+            let pause = match volumes {
                 Ok(volumes) => {
                     known.listed = volumes.into_iter().filter(|one| server_of(one).is_some()).collect();
+                    PERIOD
                 }
-                Err(failure) => tracing::warn!(%failure, "volumes that servers left could not be listed"),
-            }
+                Err(failure) => {
+                    tracing::warn!(%failure, "volumes that servers left could not be listed");
+                    if passes(&failure) { AGAIN } else { PERIOD }
+                }
+            };
+            known.next = Some(now + pause);
         }
         self.all()
     }
+}
+
+/// Whether the same question may be answered soon. Who may not list volumes has labelled none, either.
+fn passes(failure: &Failure) -> bool {
+    matches!(failure.code, Code::Unavailable | Code::DeadlineExceeded | Code::Aborted | Code::Unknown)
 }
 
 /// The change that puts labels on a volume.

@@ -37,6 +37,8 @@ pub const PLACE_ANNOTATION: &str = "machine.hostler.dev/place";
 
 /// On a Machine without a server: the id of the one that failed before it ever ran and gives way to another.
 pub const REPLACES_ANNOTATION: &str = "machine.hostler.dev/replaces";
+/// On a Machine: how many of its servers have given way, each after it had failed before it ever ran.
+pub const GIVEN_WAY_ANNOTATION: &str = "machine.hostler.dev/servers-given-way";
 
 /// On a MachineClass: `true` means that servers without Machines are orphans however many there are.
 pub const COLLECT_ORPHANS_ANNOTATION: &str = "machine.hostler.dev/collect-orphans";

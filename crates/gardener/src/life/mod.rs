@@ -172,6 +172,8 @@ pub struct Observed {
     pub provider_id: Option<Result<ProviderId, String>>,
     /// The server that failed and shall give way to another one. Its id is not in the spec any more.
     pub replaces: Option<ProviderId>,
+    /// How many servers have given way so far.
+    pub given_way: u32,
     /// A server that was seen running, whatever the cloud says of it now.
     pub ran: Option<ProviderId>,
     pub has_node_label: bool,

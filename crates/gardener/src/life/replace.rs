@@ -43,12 +43,20 @@ fn may_go(seen: &Observed, server: &Server) -> bool {
         && !is_overdue(seen)
 }
 
+/// How long a failed server stays before it gives way: as long as a failed order is not repeated, and twice as long after
+/// each one that gave way before, but not longer than the longest of the waiting times.
+fn patience(seen: &Observed, failure: &Failure) -> Duration {
+    let first = period(seen, Operation::Create, failure);
+    let grown = first.saturating_mul(1_u32.checked_shl(seen.given_way).unwrap_or(u32::MAX));
+    grown.min(seen.periods.long.max(first))
+}
+
 /// What to do about a failed server once its failure is told, in place of asking for it again and again.
 pub(super) fn give_way(seen: &Observed, server: &Server, failure: &Failure) -> Option<Step> {
     if !may_go(seen, server) {
         return None;
     }
-    let period = period(seen, Operation::Create, failure);
+    let period = patience(seen, failure);
     let told = seen.operation_at.map_or(SignedDuration::MAX, |at| seen.now.duration_since(at));
     let left = SignedDuration::try_from(period).unwrap_or(SignedDuration::MAX).saturating_sub(told);
     if left <= SignedDuration::ZERO {
@@ -92,7 +100,7 @@ mod tests {
         Sightings, decide,
         test_support::{self, observed},
     };
-    use hostler_driver::{Code, Evidence, Found, How, Identity};
+    use hostler_driver::{Code, Evidence, Found, How, Identity, Periods};
     use jiff::Timestamp;
 
     fn at(minute: i64) -> Timestamp {
@@ -172,6 +180,8 @@ mod tests {
             ("a node says so", Observed { node_on: Some("stackit://a".parse().unwrap()), ..told() }),
             ("it is too late", Observed { creation_timeout: SignedDuration::from_mins(5), ..told() }),
             ("just told", Observed { operation_at: Some(at(5)), ..told() }),
+            ("its machine has failed", Observed { phase: Phase::Failed, ..told() }),
+            ("another one gave way before", Observed { given_way: 1, ..told() }),
         ];
         for (why, seen) in kept {
             let step = decide(&seen);
@@ -183,6 +193,57 @@ mod tests {
         assert_eq!(again, Duration::from_mins(2));
         let untold = Observed { description: String::new(), ..told() };
         assert!(matches!(decide(&untold), Step::WriteStatus(_)), "it is told first");
+    }
+
+    #[test]
+    fn each_one_that_fails_is_waited_for_twice_as_long_as_the_one_before() {
+        let usual = Periods::default();
+        let patient = usual.with_resource_exhausted(Duration::from_mins(25));
+        let table = [
+            (usual, Code::Internal, [3, 6, 10, 10, 10]),
+            (usual, Code::ResourceExhausted, [10; 5]),
+            // Who wants to wait longer than that waits so long each time.
+            (patient, Code::ResourceExhausted, [25; 5]),
+            (patient, Code::Internal, [3, 6, 10, 10, 10]),
+        ];
+        for (periods, code, minutes) in table {
+            for (given_way, minutes) in [0, 1, 2, 3, u32::MAX].into_iter().zip(minutes) {
+                let seen = Observed { periods, given_way, ..told() };
+                let waits = patience(&seen, &Failure::new(code, "no"));
+                assert_eq!(waits, Duration::from_mins(minutes), "{code:?} after {given_way}");
+            }
+        }
+        // It is what the decision goes by.
+        let second = |minute| Observed { now: at(minute), given_way: 1, ..told() };
+        assert_eq!(decide(&second(9)), Step::Disown(id("a")));
+        let Step::TryAgain { again, .. } = decide(&second(8)) else { panic!("it is too soon") };
+        assert_eq!(again, Duration::from_mins(1));
+    }
+
+    #[test]
+    fn only_one_of_a_machine_that_is_new_or_keeps_failing_gives_way() {
+        let failure = Failure::new(Code::Internal, "no");
+        for (phase, gives_way) in [
+            (Phase::Empty, true),
+            (Phase::CrashLoopBackOff, true),
+            (Phase::Pending, false),
+            (Phase::Available, false),
+            (Phase::Running, false),
+            (Phase::Unknown, false),
+            (Phase::Failed, false),
+            (Phase::Terminating, false),
+            (Phase::InPlaceUpdating, false),
+            (Phase::InPlaceUpdateSuccessful, false),
+            (Phase::InPlaceUpdateFailed, false),
+        ] {
+            let seen = Observed { phase, ..told() };
+            let expected = gives_way.then(|| Step::Disown(id("a")));
+            assert_eq!(give_way(&seen, &failed("a"), &failure), expected, "{phase:?}");
+            // Its id is off the Machine already.
+            let seen = Observed { provider_id: None, replaces: Some(id("a")), ..seen };
+            let expected = if gives_way { Step::DeleteServer(id("a")) } else { Step::Adopt(id("a")) };
+            assert_eq!(away_with(&seen, &id("a")), Some(expected), "{phase:?}");
+        }
     }
 
     #[test]

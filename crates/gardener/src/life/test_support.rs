@@ -22,6 +22,7 @@ pub(super) fn observed() -> Observed {
         operation_at: None,
         provider_id: None,
         replaces: None,
+        given_way: 0,
         ran: None,
         has_node_label: false,
         attempt: None,

@@ -3,7 +3,7 @@
 
 use super::{
     AttemptMark, Machine, MachineController, Means, Memory, Next, Purpose, Sightings, Tried, health,
-    observe::{self, has_finalizer, replaces},
+    observe::{self, given_way, has_finalizer, replaces},
     token,
 };
 use crate::{
@@ -95,7 +95,10 @@ impl MachineController {
                 self.write(machine, memory, move |machine| {
                     machine.spec.provider_id.clear();
                     machine.labels_mut().remove(names::NODE_LABEL);
-                    machine.annotations_mut().insert(names::REPLACES_ANNOTATION.to_owned(), id.to_string());
+                    let given_way = given_way(machine).saturating_add(1);
+                    let annotations = machine.annotations_mut();
+                    annotations.insert(names::REPLACES_ANNOTATION.to_owned(), id.to_string());
+                    annotations.insert(names::GIVEN_WAY_ANNOTATION.to_owned(), given_way.to_string());
                 })
                 .await
             }

@@ -145,6 +145,7 @@ impl MachineController {
             operation_at: status.last_operation.last_update_time.map(|time| time.0),
             provider_id: provider_id.map(|id| id.parse::<ProviderId>().map_err(|error| error.to_string())),
             replaces: replaces.and_then(|id| id.parse().ok()),
+            given_way: given_way(machine),
             ran: status.last_known_state.strip_suffix(" ran").and_then(|id| id.parse().ok()),
             has_node_label: machine.labels().contains_key(names::NODE_LABEL),
             attempt: attempt_of(machine)
@@ -256,6 +257,12 @@ fn is_elsewhere(machine: &str, node: &str) -> bool {
 /// What is written as the last known state of a machine whose server was seen running before it was of any use.
 pub(super) fn ran(id: &ProviderId) -> String {
     format!("{id} ran")
+}
+
+/// How many of a machine's servers have given way. What cannot be read is none.
+pub(super) fn given_way(machine: &Machine) -> u32 {
+    let written = machine.annotations().get(names::GIVEN_WAY_ANNOTATION);
+    written.and_then(|count| count.parse().ok()).unwrap_or_default()
 }
 
 /// Whether a machine has our finalizer.

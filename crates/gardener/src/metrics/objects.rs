@@ -108,3 +108,46 @@ fn conditions(machine: &Machine) -> Vec<(Labels, i64)> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn machine(status: &Value) -> Machine {
+        let machine = json!({"metadata": {"name": "m", "namespace": "shoot"}, "spec": {}, "status": status});
+        serde_json::from_value(machine).unwrap()
+    }
+
+    #[test]
+    fn every_phase_has_the_number_that_dashboards_know() {
+        for (name, expected) in [
+            ("", 0),
+            ("Pending", 0),
+            ("Available", 0),
+            ("Running", 1),
+            ("Terminating", -4),
+            ("Unknown", -1),
+            ("Failed", -3),
+            ("CrashLoopBackOff", -2),
+            ("InPlaceUpdating", 0),
+            ("InPlaceUpdateSuccessful", 0),
+            ("InPlaceUpdateFailed", 0),
+        ] {
+            assert_eq!(phase(&machine(&json!({"currentStatus": {"phase": name}}))), expected, "{name}");
+        }
+        assert_eq!(phase(&machine(&Value::Null)), 0);
+    }
+
+    #[test]
+    fn every_condition_has_the_number_of_its_status() {
+        let statuses = [("Ready", "True", 1), ("DiskPressure", "False", 0), ("KernelDeadlock", "Unknown", 2)];
+        let written = statuses.map(|(kind, status, _)| json!({"type": kind, "status": status}));
+        let told = conditions(&machine(&json!({"conditions": written})));
+        let expected = statuses.map(|(kind, _, value)| {
+            let labels = [("name", "m"), ("namespace", "shoot"), ("condition", kind)];
+            (labels.map(|(name, text)| (name, text.to_owned())).to_vec(), value)
+        });
+        assert_eq!(told, expected);
+    }
+}

@@ -337,8 +337,11 @@ mod tests {
             "lastOperation": {"type": "HealthCheck", "state": "Failed", "description": "unhealthy"}}]);
         let template = json!({"spec": {"class": {"kind": "MachineClass", "name": "small"}}});
         let set: MachineSet = serde_json::from_value(json!({
-            "metadata": {"name": "s", "namespace": "n"}, "spec": {"replicas": 2, "template": template},
-            "status": {"replicas": 2, "failedMachines": failed,
+            "metadata": {"name": "s", "namespace": "n"},
+            "spec": {"replicas": 7, "minReadySeconds": 11, "template": template},
+            // Gardener's manager tells readyReplicas as replicas; each has its own number here.
+            "status": {"replicas": 6, "fullyLabeledReplicas": 5, "readyReplicas": 4, "availableReplicas": 3,
+                "failedMachines": failed,
                 "machineSetCondition": [{"type": "Frozen", "status": "True", "reason": "OverShootingReplicaCount"}]},
         }))
         .unwrap();
@@ -347,6 +350,19 @@ mod tests {
             only(&sets, &format!("mcm_machine_set_{name}"));
         }
         assert_eq!(sets.len(), OF_SETS.len());
+        for (name, expected) in [
+            ("items_total", 1),
+            ("info", 1),
+            ("info_spec_replicas", 7),
+            ("info_spec_min_ready_seconds", 11),
+            ("failed_machines", 1),
+            ("status_available_replicas", 3),
+            ("status_fully_labelled_replicas", 5),
+            ("status_ready_replicas", 4),
+            ("status_replicas", 6),
+        ] {
+            assert_eq!(only(&sets, &format!("mcm_machine_set_{name}")).1, expected, "{name}");
+        }
         let (labels, value) = only(&sets, "mcm_machine_set_status_condition");
         assert_eq!((labels.last(), value), (Some(&("condition", "Frozen".to_owned())), &1));
         let (labels, _) = only(&sets, "mcm_machine_set_failed_machines");
@@ -354,10 +370,12 @@ mod tests {
 
         let deployment: MachineDeployment = serde_json::from_value(json!({
             "metadata": {"name": "d", "namespace": "n"},
-            "spec": {"replicas": 2, "template": template, "revisionHistoryLimit": 3, "progressDeadlineSeconds": 600,
+            "spec": {"replicas": 17, "minReadySeconds": 12, "paused": true, "template": template,
+                "revisionHistoryLimit": 3, "progressDeadlineSeconds": 600,
                 "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "30%", "maxUnavailable": 1}},
                 "rollbackTo": {"revision": 7}},
-            "status": {"collisionCount": 4, "failedMachines": failed,
+            "status": {"collisionCount": 4, "failedMachines": failed, "replicas": 16, "updatedReplicas": 15,
+                "readyReplicas": 14, "availableReplicas": 13, "unavailableReplicas": 9,
                 "conditions": [{"type": "Progressing", "status": "Unknown"}]},
         }))
         .unwrap();
@@ -368,6 +386,19 @@ mod tests {
         }
         assert_eq!(deployments.len(), names.len());
         for (name, expected) in [
+            ("items_total", 1),
+            ("info", 1),
+            ("info_spec_paused", 1),
+            ("info_spec_replicas", 17),
+            ("info_spec_min_ready_seconds", 12),
+            ("info_spec_rolling_update_max_unavailable", 1),
+            ("info_spec_revision_history_limit", 3),
+            ("info_spec_progress_deadline_seconds", 600),
+            ("status_available_replicas", 13),
+            ("status_unavailable_replicas", 9),
+            ("status_ready_replicas", 14),
+            ("status_updated_replicas", 15),
+            ("status_replicas", 16),
             ("info_spec_rollback_to_revision", 7),
             ("status_collision_count", 4),
             ("failed_machines", 1),

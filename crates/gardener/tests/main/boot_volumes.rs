@@ -82,7 +82,9 @@ fn no_volume_is_left_whatever_call_goes_wrong() {
 async fn servers_that_failed_and_were_replaced_leave_no_volume() {
     let failing = Settings { fails: ["m-2".to_owned()].into(), ..fixed(&["CREATING", "ERROR"]) };
     let mut stage = stage(Plan::seeded(701), failing).await;
-    stage.create(stage.machines(), machine("m-2")).await;
+    let mut patient = machine("m-2");
+    patient["spec"]["creationTimeout"] = json!("1h0m0s");
+    stage.create(stage.machines(), patient).await;
     let cloud = stage.cloud.clone();
     let replaced = async || cloud.calls().get("CreateServer").is_some_and(|calls| *calls >= 3);
     stage.world.run_until("it is replaced twice", LONG, replaced).await.unwrap();

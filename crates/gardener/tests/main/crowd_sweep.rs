@@ -64,7 +64,8 @@ pub fn in_fair_weather(name: &str, every: usize, flow: impl AsyncFn(Plan) -> Fin
     passed(&sweep.run(&flow).unwrap());
 }
 
-/// Leaves the outcome of calls unknown while the weather is foul.
+/// Leaves the outcome of calls unknown while the weather is foul: of those with an effect, and, less often tried, crashes
+/// after what was only read.
 pub fn in_foul_weather(name: &str, every: usize, flow: impl AsyncFn(Plan, Weather) -> Finished) {
     for weather in Weather::FOUL {
         // No list has a selector, see `no_list_relies_on_a_selector`: what happens is the same as in fair weather.
@@ -73,6 +74,10 @@ pub fn in_foul_weather(name: &str, every: usize, flow: impl AsyncFn(Plan, Weathe
         let sweep =
             Sweep::new(&format!("{name}, {weather:?}"), 1).only(move |class, _, fault| effects(class, fault));
         passed(&sweep.every(every).run(async |plan| flow(plan, weather).await).unwrap());
+        let reads = |class, fault: &Fault| class != Class::Effect && unknown(class, fault);
+        let sweep = Sweep::new(&format!("{name}, crashes after reads, {weather:?}"), 1)
+            .only(move |class, _, fault| reads(class, fault));
+        passed(&sweep.every(3 * every).run(async |plan| flow(plan, weather).await).unwrap());
     }
 }
 

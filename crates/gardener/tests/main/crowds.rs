@@ -1,4 +1,4 @@
-//! A thousand at once: tokens whose ids collide, and drains beside which somebody wants a machine.
+//! A thousand at once: tokens whose ids collide, and drains and deletions beside which somebody wants a machine.
 
 use crate::flow::{LONG, NAMESPACE, PROJECT, REGION, SOON, Stage, machine, ours};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -158,4 +158,46 @@ async fn a_thousand_drains_at(per_second: f64, burst: u32) {
     stage.patch(machines(&stage), "old-999", force).await;
     stage.run_until_gone("old-999", Duration::from_secs(15)).await.unwrap();
     assert_eq!(draining(&machines(&stage).list(&ListParams::default()).await.unwrap().items), MANY - 1);
+}
+
+/// What comes after the drain: a thousand servers are told to go, are waited for while the cloud takes its time, and are gone
+/// all at once, with nodes, tokens and finalizers to be taken away.
+#[tokio::test(start_paused = true)]
+async fn a_thousand_deletions_delay_no_creation() {
+    let mut stage = Stage::unobserved(Plan::seeded(302), Settings::default()).await;
+    stage.start_controller_at(20.0, 30);
+    stage.create_class_and_secret().await;
+    let alone = time_to_run(&mut stage, "alone").await;
+    let names: Vec<String> = (0..MANY).map(|number| format!("old-{number}")).collect();
+    create_all(&stage, &names).await;
+    run_until(&stage, "all run", |all| are(all, Phase::Running, MANY + 1)).await;
+    stage.cloud.set(|settings| settings.stuck_deleting = ["old-*".to_owned()].into());
+    delete_all(&stage, &names).await;
+    let going = |stage: &Stage| {
+        let servers = stage.cloud.servers();
+        ours(&servers).filter(|server| server.status == "DELETING").count()
+    };
+    let early = time_to_run(&mut stage, "early").await;
+    assert!(going(&stage) < MANY, "they have begun, and not all of them");
+    run_until(&stage, "all servers go", |_| going(&stage) == MANY).await;
+    stage.world.run_for(Duration::from_mins(2)).await;
+    let waiting = time_to_run(&mut stage, "beside").await;
+    // Until people are told that it takes too long, and beyond.
+    stage.world.run_for(Duration::from_mins(10)).await;
+    let overdue = time_to_run(&mut stage, "overdue").await;
+    assert_eq!(going(&stage), MANY);
+    stage.cloud.set(|settings| settings.stuck_deleting.clear());
+    run_until(&stage, "the first are gone", |all| all.len() < MANY + 4).await;
+    let ending = time_to_run(&mut stage, "late").await;
+    let left = machines(&stage).list(&ListParams::default()).await.unwrap().items.len();
+    assert!(left > MANY / 2, "it came in the middle of it: {left} are left");
+    for (what, took) in [
+        ("while they begin", early),
+        ("while the cloud is waited for", waiting),
+        ("while it is told that it takes long", overdue),
+        ("while nodes and finalizers go", ending),
+    ] {
+        assert!(took.as_secs() <= alone.as_secs() + 2, "{took:?} {what}, {alone:?} without deletions");
+    }
+    run_until(&stage, "only the new ones are left", |all| all.len() == 5).await;
 }

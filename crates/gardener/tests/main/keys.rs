@@ -201,6 +201,61 @@ async fn a_broken_secret_works_at_once_when_it_is_corrected() {
     }
 }
 
+/// Whoever gets no token cannot call at all: that is told like a refusal of the call itself, on the way in and on the way
+/// out, and is over soon after the cloud gives way.
+#[tokio::test(start_paused = true)]
+async fn a_refused_token_is_told_and_tried_again() {
+    const PASSING: (&str, u64) = ("Unavailable", 5);
+    const REFUSED: (&str, u64) = ("Unauthenticated", 180);
+    let table = [
+        (400, REFUSED),
+        (401, REFUSED),
+        (403, REFUSED),
+        (409, REFUSED),
+        (413, REFUSED),
+        (429, PASSING),
+        (500, PASSING),
+        (502, PASSING),
+    ];
+    for (number, (status, (code, seconds))) in table.into_iter().enumerate() {
+        let mut stage = Stage::new(Plan::seeded(730 + u64::try_from(number).unwrap()), locked()).await;
+        let process = stage.start_controller();
+        let refusal = Fault::on("Token").status(status);
+        stage.cloud.add_fault(refusal.clone()).unwrap();
+        let key = key(&stage.cloud).to_string();
+        stage.create(stage.secrets(), secret(&key)).await;
+        stage.create(stage.classes(), class()).await;
+        stage.create(stage.machines(), machine("w-1")).await;
+        let told = format!("code = [{code}]");
+        stage.run_until_said("w-1", &told, SOON).await.unwrap_or_else(|why| panic!("{status}: {why}"));
+        let seen = stage.machines().get("w-1").await.unwrap();
+        let operation = &seen.status.as_ref().unwrap().last_operation;
+        assert_eq!(operation.error_code, code, "{status}");
+        assert!(operation.description.contains(&format!("answered {status}")), "{operation:?}");
+        stage.world.run_for(Duration::from_mins(10)).await;
+        let later = stage.machines().get("w-1").await.unwrap();
+        assert_eq!(later.metadata.resource_version, seen.metadata.resource_version, "{status}: told once");
+        assert_eq!(ours(&stage.cloud.servers()).count(), 0, "{status}");
+        stage.cloud.clear_faults();
+        let within = Duration::from_secs(seconds + 30);
+        stage
+            .run_until_phase("w-1", Phase::Running, within)
+            .await
+            .unwrap_or_else(|why| panic!("{status}: {why}"));
+
+        // The next process has no token.
+        stage.cloud.add_fault(refusal).unwrap();
+        process.crash();
+        stage.delete_machine("w-1").await;
+        stage.run_until_said("w-1", &told, SOON).await.unwrap_or_else(|why| panic!("{status}: {why}"));
+        stage.world.run_for(Duration::from_mins(10)).await;
+        assert_eq!(ours(&stage.cloud.servers()).count(), 1, "{status}");
+        stage.cloud.clear_faults();
+        stage.run_until_gone("w-1", within).await.unwrap_or_else(|why| panic!("{status}: {why}"));
+        assert_eq!(stage.leftovers().await, [""; 0], "{status}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn many_projects_and_keys_are_used_at_once() {
     let mut stage = Stage::new(Plan::seeded(720), locked()).await;

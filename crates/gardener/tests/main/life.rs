@@ -219,3 +219,66 @@ async fn a_refusal_is_not_asked_for_again_at_once() {
     assert_eq!(operation.metadata.resource_version, before, "the status was written again");
     assert_eq!(operation.status.unwrap().last_operation.error_code, "Unauthenticated");
 }
+
+/// What belongs to others on a Machine.
+fn of_others(machine: &Machine) -> [serde_json::Value; 4] {
+    let wire = serde_json::to_value(&machine.metadata).unwrap();
+    let kept = |part: &str, name: &str| wire[part][name].clone();
+    let finalizers = machine.metadata.finalizers.iter().flatten();
+    let finalizers: Vec<&String> = finalizers.filter(|one| one.starts_with("example.com/")).collect();
+    [
+        kept("labels", "example.com/label"),
+        kept("annotations", "example.com/annotation"),
+        wire["ownerReferences"].clone(),
+        serde_json::json!(finalizers),
+    ]
+}
+
+/// Each thing that is written on a Machine leaves what others have put there: mark, id, the id of one that gave way, what is
+/// noted in passing, every status, and the end.
+#[tokio::test(start_paused = true)]
+async fn what_others_have_put_on_a_machine_stays_whatever_is_written() {
+    let settings = Settings { fails: ["m-5".to_owned()].into(), ..Settings::default() };
+    let mut stage = Stage::new(Plan::seeded(10), settings).await;
+    stage.start_controller();
+    stage.create_class_and_secret().await;
+    let mut wanted = machine("m-5");
+    wanted["spec"]["creationTimeout"] = "1h0m0s".into();
+    wanted["metadata"]["labels"] = serde_json::json!({"example.com/label": "theirs"});
+    wanted["metadata"]["annotations"] = serde_json::json!({"example.com/annotation": "theirs"});
+    // The owner need not be there, and is of a kind that nobody here knows.
+    wanted["metadata"]["ownerReferences"] = serde_json::json!([{"apiVersion": "example.com/v1", "kind": "Pool",
+        "name": "pool", "uid": "11111111-2222-4333-8444-000000000001", "controller": true}]);
+    wanted["metadata"]["finalizers"] = serde_json::json!(["example.com/finalizer"]);
+    let expected = of_others(&from(wanted.clone()));
+    stage.create(stage.machines(), wanted).await;
+    let machines = Api::<Machine>::namespaced(stage.admin.clone(), crate::flow::NAMESPACE);
+    let before = expected.clone();
+    let looks = machines.clone();
+    stage.world.observe(std::sync::Arc::new(move || {
+        let (machines, expected) = (looks.clone(), before.clone());
+        Box::pin(async move {
+            match machines.get_opt("m-5").await {
+                Ok(Some(machine)) if of_others(&machine) == expected => Ok(()),
+                Ok(seen) => Err(format!("of others there is {:?}", seen.as_ref().map(of_others))),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+    }));
+    stage.run_until_said("m-5", "could not start the server", SOON).await.unwrap();
+    stage.cloud.set(|settings| settings.fails.clear());
+    stage.run_until_phase("m-5", Phase::Running, SOON).await.unwrap();
+    stage.machines().delete("m-5", &DeleteParams::default()).await.unwrap();
+    let ours_is_off = async || {
+        let finalizers = machines.get("m-5").await.ok().and_then(|machine| machine.metadata.finalizers);
+        finalizers.is_some_and(|left| left == ["example.com/finalizer"])
+    };
+    stage.world.run_until("it is let go", SOON, ours_is_off).await.unwrap();
+    stage.world.run_for(Duration::from_mins(1)).await;
+    assert_eq!(of_others(&machines.get("m-5").await.unwrap()), expected);
+    assert_eq!(stage.world.wire().unwrap().violations().len(), 0);
+    let written = stage.world.wire().unwrap().recording().0;
+    let writes = written.iter().filter(|(_, call)| call.verb == "PUT" && call.object == "shoot/m-5").count();
+    // Mark, id, disowned, the second mark and id, the finalizer; and as many of the status.
+    assert!(writes >= 6, "{writes} writes");
+}

@@ -198,6 +198,9 @@ async fn every_metric_is_there_after_machines_came_and_went() {
         values("mcm_cloud_api_driver_request_duration_seconds_count", "operation"),
         operations.map(str::to_owned).into()
     );
+    // What tells this half of Gardener's from the other one.
+    let binary = values("mcm_misc_scrape_failure_total", "binary");
+    assert_eq!(binary, ["machine-controller-manager-provider".to_owned()].into());
     assert!(values("stackit_api_http_requests_total", "operation").contains("CreateServer"));
     assert!(values("stackit_api_http_errors_total", "status_code").contains("500"));
     let series = gone.len();

@@ -2,7 +2,7 @@
 
 use crate::{
     crowd::{Estate, Rules, Weather, watch_rules},
-    crowd_sweep::{committed, passed},
+    crowd_sweep::{committed, other, passed, unknown},
     flow::{CLUSTER, LONG, NAMESPACE, OTHER_CLUSTER, PROJECT, REGION, SOON, Stage, class, secret},
 };
 use hostler_base::{Body, BoxError, Transport, transport};
@@ -414,6 +414,25 @@ fn collection_survives_every_fault_at_every_call() {
     passed(&sweep.run(async |plan| collection(plan, Weather::Fair).await).unwrap());
 }
 
+/// The other calls of a process that collects: the lists of volumes, what is written on classes and Secrets, events, and
+/// everything that is watched.
+#[test]
+fn collection_survives_a_crash_and_unknown_outcomes_at_all_its_other_calls() {
+    let others = |class, boundary: &Boundary, fault: &Fault| !concerns(class, boundary, fault);
+    let unknown_or_crashed = |class, fault: &Fault| *fault == Fault::CrashBefore || unknown(class, fault);
+    let sweep = Sweep::new("orphan collection, other calls, unknown outcomes", 1).only(
+        move |class, boundary, fault| unknown_or_crashed(class, fault) && others(class, boundary, fault),
+    );
+    passed(&sweep.run(async |plan| collection(plan, Weather::Fair).await).unwrap());
+    let sweep =
+        Sweep::new("orphan collection, other calls, other faults", 1).only(move |class, boundary, fault| {
+            !unknown_or_crashed(class, fault)
+                && other(class, boundary, fault)
+                && others(class, boundary, fault)
+        });
+    passed(&sweep.every(7).run(async |plan| collection(plan, Weather::Fair).await).unwrap());
+}
+
 #[test]
 fn collection_makes_the_committed_calls() {
     let calm = collection(Plan::seeded(1), Weather::Fair);
@@ -431,5 +450,8 @@ fn collection_survives_unknown_outcomes_in_foul_weather() {
     for weather in Weather::FOUL {
         let sweep = Sweep::new(&format!("orphan collection, {weather:?}"), 1).only(unknown_outcomes);
         passed(&sweep.run(async |plan| collection(plan, weather).await).unwrap());
+        let sweep = Sweep::new(&format!("orphan collection, other calls, {weather:?}"), 1)
+            .only(|class, boundary, fault| unknown(class, fault) && !concerns(class, boundary, fault));
+        passed(&sweep.every(3).run(async |plan| collection(plan, weather).await).unwrap());
     }
 }

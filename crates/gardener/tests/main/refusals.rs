@@ -83,7 +83,16 @@ impl Case {
 
     /// A cloud that needs the call.
     fn settings(&self) -> Settings {
+        if self.is_about_a_volume() {
+            let fixed_attachments = ["CREATING".to_owned()].into();
+            return Settings { boot_time: LONG * 4, fixed_attachments, ..Settings::default() };
+        }
         Settings { silent_boot_volumes: self.call == "GetAttachedVolume", ..Settings::default() }
+    }
+
+    /// It concerns a boot volume that does not go with its server.
+    fn is_about_a_volume(&self) -> bool {
+        matches!(self.call, "UpdateVolume" | "GetVolume" | "DeleteVolume")
     }
 
     fn begin(&self, stage: &Stage) {
@@ -218,15 +227,37 @@ async fn a_refusal_on_the_way_out_is_told_and_tried_again() {
             "GetAttachedVolume",
             "InvalidArgument/10m Unauthenticated/10m PermissionDenied/10m NotFound/5s Aborted/5s InvalidArgument/10m Unavailable/5s Unavailable/5s Unavailable/5s",
         ),
+        // Where the attachment cannot be changed the volume is labelled, and deleted after its server.
+        (
+            "UpdateVolume",
+            "InvalidArgument/10m Unauthenticated/10m PermissionDenied/10m gone/5s Aborted/5s ResourceExhausted/10m Unavailable/5s Unavailable/5s Unavailable/5s",
+        ),
+        (
+            "GetVolume",
+            "InvalidArgument/10m Unauthenticated/10m PermissionDenied/10m gone/5s Aborted/5s InvalidArgument/10m Unavailable/5s Unavailable/5s Unavailable/5s",
+        ),
+        (
+            "DeleteVolume",
+            "InvalidArgument/10m Unauthenticated/10m PermissionDenied/10m gone/5s Aborted/5s InvalidArgument/10m Unavailable/5s Unavailable/5s Unavailable/5s",
+        ),
     ];
     for (number, case) in cases(&table).iter().enumerate() {
         let name = case.name();
-        let mut stage = stage(500 + u64::try_from(number).unwrap(), class()).await;
+        let class = if case.is_about_a_volume() { demanding() } else { class() };
+        let mut stage = stage(500 + u64::try_from(number).unwrap(), class).await;
         stage.cloud.set(|settings| {
             *settings = Settings { other_clusters: settings.other_clusters.clone(), ..case.settings() }
         });
         stage.create(stage.machines(), machine("m-5")).await;
-        stage.run_until_phase("m-5", Phase::Running, SOON).await.unwrap();
+        if case.is_about_a_volume() {
+            // Only of a server that is still being made nothing can be changed.
+            let machines = stage.machines();
+            let known =
+                async || machines.get("m-5").await.is_ok_and(|machine| !machine.spec.provider_id.is_empty());
+            stage.world.run_until("the server is known", SOON, known).await.unwrap();
+        } else {
+            stage.run_until_phase("m-5", Phase::Running, SOON).await.unwrap();
+        }
         if case.call == "UpdateAttachedVolume" {
             let server = ours(&stage.cloud.servers()).next().unwrap().id.clone();
             assert!(stage.cloud.let_volumes_stay(&server));
@@ -253,8 +284,13 @@ async fn a_refusal_on_the_way_out_is_told_and_tried_again() {
         }
         case.is_tried_now_and_then(&stage).await;
         assert!(stage.machines().get("m-5").await.is_ok(), "{name}");
-        if matches!(case.call, "DeleteServer" | "UpdateAttachedVolume" | "GetAttachedVolume") {
-            assert_eq!(ours(&stage.cloud.servers()).count(), 1, "{name}");
+        let server_stays = match case.call {
+            "DeleteServer" | "UpdateAttachedVolume" | "GetAttachedVolume" | "UpdateVolume" => Some(1),
+            "GetVolume" | "DeleteVolume" => Some(0),
+            _ => None,
+        };
+        if let Some(count) = server_stays {
+            assert_eq!(ours(&stage.cloud.servers()).count(), count, "{name}");
         }
         stage.cloud.clear_faults();
         let within = wait(case.again) + Duration::from_mins(2);
@@ -278,6 +314,21 @@ async fn a_refused_list_of_nics_holds_up_nobody() {
         let own = nics.iter().filter(|nic| nic.server.as_ref() != Some(&stage.foreign));
         let allowed: Vec<&[String]> = own.map(|nic| nic.allowed_addresses.as_slice()).collect();
         assert_eq!(allowed, [["10.0.0.0/8"]], "{status}");
+    }
+}
+
+/// Who cannot list the volumes knows of none that a server left, and looks after servers all the same.
+#[tokio::test(start_paused = true)]
+async fn a_refused_list_of_volumes_holds_up_nobody() {
+    for status in STATUSES {
+        let mut stage = stage(571, class()).await;
+        stage.cloud.add_fault(Fault::on("ListVolumes").status(status)).unwrap();
+        stage.create(stage.machines(), machine("m-5")).await;
+        stage.run_until_phase("m-5", Phase::Running, SOON).await.unwrap();
+        assert!(calls(&stage, "ListVolumes") > 0, "{status}");
+        stage.delete_machine("m-5").await;
+        stage.run_until_gone("m-5", SOON).await.unwrap();
+        assert_eq!(stage.leftovers().await, [""; 0], "{status}");
     }
 }
 

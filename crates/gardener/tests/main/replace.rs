@@ -3,7 +3,7 @@
 use crate::flow::{LONG, PROJECT, SOON, Stage, machine, ours};
 use hostler_gardener::api::Phase;
 use hostler_sim::{Boundary, Class, Fault, Finished, Plan, Sweep, stackit::Settings};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
 
 fn failing() -> Settings {
@@ -11,11 +11,26 @@ fn failing() -> Settings {
 }
 
 async fn stage(plan: Plan, settings: Settings) -> Stage {
+    stage_of(plan, settings, machine("m-5")).await
+}
+
+async fn stage_of(plan: Plan, settings: Settings, wanted: Value) -> Stage {
     let mut stage = Stage::new(plan, settings).await;
     stage.start_controller();
     stage.create_class_and_secret().await;
-    stage.create(stage.machines(), machine("m-5")).await;
+    stage.create(stage.machines(), wanted).await;
     stage
+}
+
+/// One that may take long.
+fn patient_machine() -> Value {
+    let mut patient = machine("m-5");
+    patient["spec"]["creationTimeout"] = json!("2h0m0s");
+    patient
+}
+
+async fn annotation(stage: &Stage, name: &str) -> Option<String> {
+    stage.machines().get("m-5").await.unwrap().metadata.annotations?.remove(name)
 }
 
 fn servers(stage: &Stage) -> Vec<String> {
@@ -25,7 +40,7 @@ fn servers(stage: &Stage) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_never_ran_is_replaced_after_a_while() {
-    let mut stage = stage(Plan::seeded(80), failing()).await;
+    let mut stage = stage_of(Plan::seeded(80), failing(), patient_machine()).await;
     stage.run_until_said("m-5", "could not start the server", SOON).await.unwrap();
     let failed = servers(&stage);
     stage.world.run_for(Duration::from_mins(2)).await;
@@ -33,9 +48,9 @@ async fn a_server_that_never_ran_is_replaced_after_a_while() {
     let orders = stage.cloud.calls()["CreateServer"];
     stage.world.run_for(Duration::from_mins(9)).await;
     let repeated = stage.cloud.calls()["CreateServer"] - orders;
-    assert!((2..=4).contains(&repeated), "one every three minutes: {repeated}");
+    assert_eq!(repeated, 2, "after three minutes, and after six more");
     stage.cloud.set(|settings| settings.fails.clear());
-    stage.run_until_phase("m-5", Phase::Running, SOON).await.unwrap();
+    stage.run_until_phase("m-5", Phase::Running, Duration::from_mins(10)).await.unwrap();
     let [server] = servers(&stage).try_into().unwrap();
     let seen = stage.machines().get("m-5").await.unwrap();
     assert_eq!(seen.spec.provider_id, format!("stackit://{PROJECT}/{server}"));
@@ -46,6 +61,46 @@ async fn a_server_that_never_ran_is_replaced_after_a_while() {
     stage.delete_machine("m-5").await;
     stage.run_until_gone("m-5", LONG).await.unwrap();
     assert_eq!(stage.leftovers().await, [""; 0]);
+}
+
+/// How long it took from each order to the next, in seconds.
+fn pauses(stage: &Stage) -> Vec<u64> {
+    let trace = stage.world.wire().unwrap().trace();
+    let order = |line: &str| {
+        let (time, rest) = line.trim_start().split_once(' ')?;
+        let is_order = rest.contains("POST") && rest.contains("/servers");
+        is_order.then(|| time.split('.').next()?.parse::<u64>().ok())?
+    };
+    let orders: Vec<u64> = trace.lines().filter_map(order).collect();
+    orders.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_server_that_fails_is_waited_for_longer_whoever_works_by_then() {
+    let mut stage = Stage::new(Plan::seeded(83), failing()).await;
+    let process = stage.start_controller();
+    stage.create_class_and_secret().await;
+    stage.create(stage.machines(), patient_machine()).await;
+    stage.run_until_said("m-5", "could not start the server", SOON).await.unwrap();
+    for given_way in 1..=5 {
+        let cloud = stage.cloud.clone();
+        let ordered = async || cloud.calls()["CreateServer"] > given_way;
+        stage.world.run_until("another one is ordered", Duration::from_mins(11), ordered).await.unwrap();
+        let written = annotation(&stage, "machine.hostler.dev/servers-given-way").await;
+        assert_eq!(written, Some(given_way.to_string()));
+        // The next one begins with what is written down.
+        stage.world.run_for(Duration::from_secs(30)).await;
+        process.crash();
+    }
+    let pauses = pauses(&stage);
+    assert_eq!(pauses.len(), 5);
+    // Up to a quarter sooner by the machine's name; and what the cloud needs comes on top.
+    for (pause, minutes) in pauses.iter().zip([3, 6, 10, 10, 10]) {
+        let expected = minutes * 60 * 3 / 4..=minutes * 60 + 30;
+        assert!(expected.contains(pause), "{pauses:?}: {minutes} minutes");
+    }
+    stage.cloud.set(|settings| settings.fails.clear());
+    stage.run_until_phase("m-5", Phase::Running, Duration::from_mins(11)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -422,12 +422,11 @@ async fn a_set_with_far_too_many_machines_is_frozen() {
     assert!(events.iter().any(|event| event.reason.as_deref() == Some("UnfrozeMachineSet")));
 }
 
-#[tokio::test(start_paused = true)]
-async fn metrics_tell_of_sets_and_deployments_and_forget_them() {
-    let mut world = puppet_world(Plan::seeded(36)).await;
-    let (admin, metrics) = (world.client(), hostler_gardener::metrics());
+/// The controllers without a lease, and what they measure.
+fn measured_sets(world: &mut World) -> Metrics {
+    let metrics = hostler_gardener::metrics();
     let parts = SetParts {
-        control: admin.clone(),
+        control: world.client(),
         namespace: NAMESPACE.to_owned(),
         target: None,
         clock: world.clock().clone(),
@@ -439,6 +438,38 @@ async fn metrics_tell_of_sets_and_deployments_and_forget_them() {
     };
     let stop = world.shutdown().clone();
     world.add_background(sets::run(parts, stop));
+    metrics
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_that_were_unhealthy_for_too_long_are_counted_and_others_are_not() {
+    let mut world = puppet_world(Plan::seeded(38)).await;
+    let (admin, metrics) = (world.client(), measured_sets(&mut world));
+    api::<MachineSet>(&admin).create(&PostParams::default(), &from(set("s", 3))).await.unwrap();
+    world.run_until("three run", SOON, async || count(&admin).await == (3, 3)).await.unwrap();
+    let names: Vec<_> = machines(&admin).await.iter().map(ResourceExt::name_any).collect();
+    // The last one just goes.
+    let ends = [(Some(("Failed", "Create")), 0), (Some(("Failed", "HealthCheck")), 1), (None, 1)];
+    for (name, (end, counted)) in names.iter().zip(ends) {
+        if let Some((phase, operation)) = end {
+            let failed = json!({"status": {"currentStatus": {"phase": phase},
+                "lastOperation": {"type": operation, "state": "Failed", "description": "no"}}});
+            let failed = Patch::Merge(failed);
+            api::<Machine>(&admin).patch_status(name, &PatchParams::default(), &failed).await.unwrap();
+        } else {
+            patch::<MachineSet>(&admin, "s", json!({"spec": {"replicas": 0}})).await;
+        }
+        let gone = async || api::<Machine>(&admin).get_opt(name).await.unwrap().is_none();
+        world.run_until("it is gone", SOON, gone).await.unwrap();
+        let line = format!("mcm_machine_stale_machines_total {counted}\n");
+        assert!(metrics.text().contains(&line), "{line:?} after {end:?}: {}", metrics.text());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_tell_of_sets_and_deployments_and_forget_them() {
+    let mut world = puppet_world(Plan::seeded(36)).await;
+    let (admin, metrics) = (world.client(), measured_sets(&mut world));
     let mut wanted = deployment("d", 2, &rolling(1, 0));
     wanted["spec"]["revisionHistoryLimit"] = json!(3);
     wanted["spec"]["progressDeadlineSeconds"] = json!(600);

@@ -107,6 +107,10 @@ const SHOWN: &[(&str, &[&str])] = &[
     ),
     ("five seconds between two steps", &["a_deletion_takes_hardly_longer_than_the_cloud_needs_for_it"]),
     (
+        "who is deleted while it comes",
+        &["a_machine_that_is_given_back_while_its_server_is_made_goes_at_once"],
+    ),
+    (
         "a drain occupies a worker",
         &["drains_hold_up_no_creation", "force_is_noticed_in_the_middle_of_a_drain"],
     ),
@@ -115,6 +119,7 @@ const SHOWN: &[(&str, &[&str])] = &[
         &[
             "drains_hold_up_no_creation",
             "a_thousand_drains_delay_no_creation",
+            "a_thousand_deletions_delay_no_creation",
             "whoever_lets_others_go_first_takes_what_is_left_and_every_fifth_turn",
         ],
     ),
@@ -172,7 +177,13 @@ const SHOWN: &[(&str, &[&str])] = &[
             "a_server_is_found_by_its_labels_and_by_nothing_else",
         ],
     ),
-    ("a server in `ERROR` is adopted", &["a_server_that_never_ran_is_replaced_after_a_while"]),
+    (
+        "a server in `ERROR` is adopted",
+        &[
+            "a_server_that_never_ran_is_replaced_after_a_while",
+            "each_server_that_fails_is_waited_for_longer_whoever_works_by_then",
+        ],
+    ),
     ("nothing is cleaned up after half", &["what_is_done_afterwards_survives_every_fault"]),
     (
         "two servers of one Machine are an error",
@@ -226,6 +237,7 @@ const SHOWN: &[(&str, &[&str])] = &[
         &["words_about_room_count_however_far_down_they_stand", "no_room_is_resource_exhausted"],
     ),
     ("the first wrong field only", &["all_of_it_is_told_at_once"]),
+    ("a class without a region is not noticed", &["what_is_missing_is_told_before_any_call"]),
     (
         "a rotated key needs a restart",
         &[

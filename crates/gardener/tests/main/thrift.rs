@@ -82,3 +82,33 @@ async fn a_deletion_takes_hardly_longer_than_the_cloud_needs_for_it() {
     assert!(took.unsigned_abs() < needed + Duration::from_secs(10), "it took {took:#}");
     assert_eq!(ours(&stage.cloud.servers()).count(), 0);
 }
+
+/// Whoever is given back while its server is still being made waits neither for that nor for the lists that would have to
+/// show what became of its order: that is known.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_given_back_while_its_server_is_made_goes_at_once() {
+    let needed = Duration::from_secs(20);
+    for with_target in [true, false] {
+        let settings = Settings { boot_time: SOON * 24, delete_time: needed, ..Settings::default() };
+        let mut stage = Stage::new(Plan::seeded(53), settings).await;
+        if with_target {
+            stage.start_controller();
+        } else {
+            stage.start_controller_without_target();
+        }
+        stage.create_class_and_secret().await;
+        stage.create(stage.machines(), machine("w-1")).await;
+        let (cloud, machines) = (stage.cloud.clone(), stage.machines());
+        let ordered = async || {
+            let is_named = |machine: Machine| !machine.spec.provider_id.is_empty();
+            ours(&cloud.servers()).count() == 1 && machines.get("w-1").await.is_ok_and(is_named)
+        };
+        stage.world.run_until("its order is answered", SOON, ordered).await.unwrap();
+        let begun = stage.world.clock().now();
+        stage.delete_machine("w-1").await;
+        stage.run_until_gone("w-1", SOON).await.unwrap();
+        let took = stage.world.clock().now().duration_since(begun).unsigned_abs();
+        assert!(took < needed + Duration::from_secs(10), "it took {took:?}, with nodes: {with_target}");
+        assert_eq!(stage.leftovers().await, [""; 0]);
+    }
+}

@@ -53,13 +53,18 @@ impl Drop for Directory {
 }
 
 /// Waits until something is there.
-pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    wait_at_most(PATIENCE, what, look)
+}
+
+/// The same where it must not take longer than this.
+fn wait_at_most<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        assert!(start.elapsed() < limit, "not within {limit:?}: {what}");
         sleep(PAUSE);
     }
 }
@@ -121,6 +126,12 @@ impl Process {
 
     pub fn wait(&mut self) -> ExitStatus {
         wait_for("the process ends", || self.has_ended())
+    }
+
+    /// Asks it to end as a kubelet does, which kills what is still there after the pod's grace period.
+    pub fn end_within(&mut self, grace: Duration) -> ExitStatus {
+        self.signal("TERM");
+        wait_at_most(grace, "the process ends", || self.has_ended())
     }
 }
 

@@ -375,6 +375,36 @@ async fn a_refused_key_is_told_with_what_to_do() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn every_refusal_of_a_token_has_its_code_and_what_passes_is_asked_for_again() {
+    let (refused, passing) = ((Code::Unauthenticated, 1), (Code::Unavailable, 3));
+    for (status, (code, calls)) in [
+        (400, refused),
+        (401, refused),
+        (403, refused),
+        (404, refused),
+        (409, refused),
+        (413, refused),
+        (429, passing),
+        (500, passing),
+        (502, passing),
+        (503, passing),
+        (504, passing),
+    ] {
+        let cloud = Cloud::new();
+        let client = cloud.client();
+        cloud.with(|inner| inner.trouble = Some((status, r#"{"message": "not today"}"#)));
+        let failure = make_server(&client).await.unwrap_err();
+        assert_eq!(failure.code, code, "{status}: {failure}");
+        let told = format!("answered {status}: not today");
+        assert!(failure.message.contains(&told), "{status}: {failure}");
+        assert_eq!(cloud.token_calls(), calls, "{status}");
+        assert_eq!(cloud.with(|inner| inner.calls.len()), 0, "{status}: nothing is called without one");
+        cloud.with(|inner| inner.trouble = None);
+        make_server(&client).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_without_a_token_is_none() {
     let cloud = Cloud::new();
     let client = cloud.client();

@@ -192,6 +192,55 @@ async fn who_may_not_list_volumes_looks_after_servers_all_the_same() {
     stage.gone(&order, &machine.provider_id).await;
 }
 
+/// Another process has labelled a volume; this one cannot list volumes when it begins.
+#[tokio::test(start_paused = true)]
+async fn what_a_server_left_is_found_once_volumes_can_be_listed_again() {
+    let table = [
+        // the refusal, and after how many minutes it is asked again
+        (400, 60),
+        (401, 60),
+        (403, 60),
+        (404, 60),
+        (409, 1),
+        (413, 60),
+        (429, 1),
+        (500, 1),
+        (502, 1),
+        (504, 1),
+    ];
+    for (status, minutes) in table {
+        let settings = Settings {
+            boot_time: Duration::from_hours(1),
+            fixed_attachments: ["CREATING".to_owned()].into(),
+            ..Settings::default()
+        };
+        let stage = Stage::with(settings, Environment::simulated(""));
+        let order = order_of("m-1", &json!({"bootVolume": null}));
+        let id = stage.driver.create(&order).await.unwrap().provider_id;
+        assert_eq!(stage.driver.delete(&order, &id).await, Ok(Deletion::Ordered));
+        stage.clock.sleep(Duration::from_secs(11)).await;
+        assert_eq!(stage.cloud.volumes().len(), 1);
+
+        let factory = factory(&stage);
+        let credentials = Credentials::new([("project-id", PROJECT)]);
+        let fresh = factory.driver(&credentials, &order.spec, Written::default()).unwrap();
+        stage.fault(Fault::on("ListVolumes").status(status));
+        let found = fresh.find(&order.identity, None).await.unwrap().found;
+        assert_eq!(found, Found::Absent, "{status}: servers are looked after all the same");
+        let asked = stage.calls("ListVolumes");
+        stage.cloud.clear_faults();
+        stage.clock.sleep(Duration::from_secs(minutes * 60 - 30)).await;
+        fresh.find(&order.identity, None).await.unwrap();
+        assert_eq!(stage.calls("ListVolumes"), asked, "{status}: not again and again");
+        stage.clock.sleep(Duration::from_secs(60)).await;
+        let left = fresh.find(&order.identity, None).await.unwrap().found;
+        assert_eq!(left.machines().len(), 1, "{status}: {left:?}");
+        assert_eq!(fresh.delete(&order, &id).await, Ok(Deletion::Ordered), "{status}");
+        stage.clock.sleep(Duration::from_secs(11)).await;
+        assert!(stage.cloud.volumes().is_empty(), "{status}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_class_that_changed_orphans_no_volume() {
     let (without, with) = (json!({"bootVolume": null}), json!({"bootVolume": {"size": 50}}));

@@ -151,8 +151,25 @@ async fn what_is_missing_is_told_before_any_call() {
     let written = Written { place: None, id: Some(&id) };
     let failure = factory(&stage).driver(&Credentials::default(), &json!({}), written).err().unwrap();
     assert!(failure.message.contains("serviceaccount.json"), "{failure}");
+    // Without a region there would be no path for any call.
+    assert!(failure.message.contains("providerSpec.region: Region cannot be empty"), "{failure}");
     assert!(!failure.message.contains("providerSpec.machineType"), "{failure}");
+    let without_region = factory(&stage).driver(&secret("t"), &json!({}), written).err().unwrap();
+    assert!(without_region.message.starts_with("providerSpec.region: "), "{without_region}");
     assert_eq!(stage.count(), 0);
+    // What is missing may stand elsewhere.
+    let place = format!("project {PROJECT} region eu02");
+    let in_secret = [("project-id", PROJECT), ("apiToken", "t"), ("region", "eu02-1")];
+    for (credentials, written) in [
+        (secret("t"), Written { place: Some(&place), id: Some(&id) }),
+        (Credentials::new(in_secret), written),
+    ] {
+        let driver = factory(&stage).driver(&credentials, &json!({}), written).unwrap();
+        assert_eq!(driver.place(), place);
+        look(&driver).await.unwrap();
+        let line = format!("GET https://iaas.example/v2/projects/{PROJECT}/regions/eu02/servers");
+        assert!(stage.take()[0].line().starts_with(&line));
+    }
 }
 
 /// Tells a process of this test that it is the one in which credentials lie about.

@@ -435,15 +435,32 @@ async fn a_refusal_names_what_does_not_exist_and_what_does() {
     let failure = stage.driver.create(&order_of("m-1", &lost)).await.unwrap_err();
     assert!(failure.message.contains(&format!("the closest that do: {image} (Flatcar)")), "{failure}");
 
-    // Who gives no advice does not change what the cloud decided.
+    // Who gives no advice does not change what the cloud decided, and holds nobody up for long.
     stage.fault(Fault { delay: 3600.0, ..Fault::on("GetMachineType") });
+    let begun = tokio::time::Instant::now();
     let failure = stage
         .driver
         .create(&order_of("m-1", &json!({"imageId": image, "machineType": "c2i.9"})))
         .await
         .unwrap_err();
     assert!(failure.message.starts_with("STACKIT answered 400"), "{failure}");
+    assert!(!failure.message.contains("the closest that do"), "it came too late: {failure}");
+    assert!(begun.elapsed() <= Duration::from_secs(9), "{:?}", begun.elapsed());
     assert_eq!(stage.cloud.servers().len(), 1);
+}
+
+/// Whatever becomes of the look-ups of a class for the first time, an order that the cloud takes is not delayed by them.
+#[tokio::test(start_paused = true)]
+async fn an_order_that_is_taken_waits_for_no_advice() {
+    let stage = Stage::new();
+    let lookups = ["GetMachineType", "GetImage", "GetKeyPair", "GetAffinityGroup", "ListAvailabilityZones"];
+    for operation in lookups {
+        stage.fault(Fault { delay: 3600.0, ..Fault::on(operation) });
+    }
+    let begun = tokio::time::Instant::now();
+    let spec = json!({"keypairName": "operators", "availabilityZone": "eu01-1"});
+    stage.driver.create(&order_of("m-1", &spec)).await.unwrap();
+    assert!(begun.elapsed() <= Duration::from_secs(1), "{:?}", begun.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

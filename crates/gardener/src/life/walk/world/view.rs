@@ -113,6 +113,7 @@ impl Actor {
                 .or_else(|| written.replaces.filter(|_| written.deleting))
                 .map(|number| Ok(id(number))),
             replaces: written.replaces.map(id),
+            given_way: 0,
             ran: None,
             has_node_label: written.node_label,
             attempt: written.attempt.map(|_| AttemptMark { attempt: Attempt("x".into()), at }),
