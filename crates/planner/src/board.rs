@@ -148,6 +148,12 @@ impl Board<'_> {
         }
     }
 
+    /// How many of the pod's preferences a node of this kind does not agree with; who else is there is not asked.
+    pub fn dislikes(&self, class: ClassId, node_class: u32) -> usize {
+        let ladder = &self.class(class).ladder;
+        ladder.iter().position(|step| self.agrees(*step, node_class)).unwrap_or(ladder.len())
+    }
+
     /// The node counts for a spread constraint.
     pub fn counts(&self, filter: u32, node_class: u32) -> bool {
         let cell = &self.filter_cells[filter as usize * self.node_classes.len() + node_class as usize];

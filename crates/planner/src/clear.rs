@@ -5,7 +5,7 @@ use crate::board::{Board, Class, ClassId, Life};
 use crate::evict::Evictions;
 use crate::intern::Map;
 use crate::market::{Ledger, Market};
-use crate::model::{Group, Node, Time};
+use crate::model::{Group, Node, ScaleDownPolicy, Time};
 use crate::pack::{Demand, Put};
 use crate::populate::{Waiting, populate};
 use crate::reason::{Explanation, Reason};
@@ -123,6 +123,13 @@ impl<'a> Clearing<'a> {
     }
 
     fn note_guests(&mut self, waiting: &Waiting, puts: &[Put]) {
+        for (pod, reason) in &waiting.ignored {
+            if let Reason::Nominated { node } = reason
+                && let Some(at) = self.board.input.nodes.iter().position(|own| own.name == *node)
+            {
+                self.guests[at].get_or_insert(Guest::Waiting(*pod));
+            }
+        }
         let mut next: Map<ClassId, usize> = Map::default();
         for put in puts {
             let first = next.entry(put.class).or_insert(0);
@@ -335,7 +342,9 @@ fn measured(board: &Board<'_>) -> Vec<Option<Measured>> {
 
 /// Until when a group rests after it was scaled.
 pub(crate) fn pause(group: &Group, now: Time) -> Option<Reason> {
-    let last = group.last_scale_up.max(group.last_scale_down);
-    let until = last.map(|last| last + group.scale_down.window).filter(|until| *until > now);
+    let ScaleDownPolicy { window, cooldown, .. } = group.scale_down;
+    let grew = group.last_scale_up.map(|last| last + window);
+    let shrank = group.last_scale_down.map(|last| last + window.max(cooldown));
+    let until = grew.max(shrank).filter(|until| *until > now);
     until.map(|until| Reason::ScaleDownPause { until })
 }

@@ -21,8 +21,10 @@ use trial::Trial;
 /// So many nodes together are looked at.
 const TOGETHER: [usize; 3] = [1, 2, 4];
 
-/// So many steps are found one by one to take what pods that wait need; then all behind the next one are left out.
+/// So many times it goes on behind a step that takes what the scale-up would buy again.
 const ROUNDS: usize = 8;
+/// And not when it has looked at more nodes again than this, and than there are.
+const LOOKS: usize = 512;
 
 /// Which nodes to give back because the same pods can be had for less, what to buy for that, and why the others stay.
 pub fn consolidate(cluster: &Cluster) -> Consolidated {
@@ -30,8 +32,9 @@ pub fn consolidate(cluster: &Cluster) -> Consolidated {
 }
 
 /// The same, as long as the caller wants to go on: it is asked before work on a node begins, with the node's number.
-/// When it has had enough, what was found so far is the plan, and the other nodes stay. It is asked about all nodes again
-/// where it turns out that pods that wait need one of those that would go.
+/// When it has had enough it is not asked again; what was found so far is the plan, and the other nodes stay. It may be asked
+/// about a node several times: where it turns out that the scale-up would buy again what a step takes, that step is left
+/// out, and what is behind it is looked at anew.
 pub fn consolidate_while(cluster: &Cluster, mut go_on: impl FnMut(usize) -> bool) -> Consolidated {
     let board = build(cluster);
     let gates = choice::gates(&board);
@@ -51,7 +54,9 @@ pub fn consolidate_while(cluster: &Cluster, mut go_on: impl FnMut(usize) -> bool
         (kind.price, !kind.preferred, *template)
     });
     let mut coveted = Map::default();
-    let mut round = 0;
+    let mut taken = Vec::new();
+    let mut rest = None;
+    let (mut round, mut looks, mut enough) = (0, 0, false);
     loop {
         let (mut clearing, waiting) = with_room_kept(&board);
         clearing.state.law = Law::Planned;
@@ -62,17 +67,25 @@ pub fn consolidate_while(cluster: &Cluster, mut go_on: impl FnMut(usize) -> bool
             by_price: &by_price,
             ledger: Ledger::new(&board),
             coveted,
+            rest,
+            taken: Vec::new(),
+            looks,
+            enough,
             plan: Consolidated::default(),
             opened: Vec::new(),
             verdicts: vec![None; cluster.nodes.len()],
         };
-        work.run(&waiting, &mut go_on);
-        let Some((first, pod)) = work.regretted() else { return work.plan };
-        let steps = &work.plan.steps[first..];
-        let steps = if round < ROUNDS { &steps[..1] } else { steps };
-        coveted = work.coveted;
-        coveted.extend(steps.iter().flat_map(|step| &step.removed).map(|at| (*at, pod.clone())));
+        let good = taken.len();
+        work.run(&waiting, taken, &mut go_on);
+        if work.rest.is_some() {
+            return work.plan;
+        }
+        let Some((first, reason)) = work.regretted(good) else { return work.plan };
+        (coveted, looks, enough, taken) = (work.coveted, work.looks, work.enough, work.taken);
+        coveted.extend(taken[first].nodes.iter().map(|at| (*at, reason.clone())));
+        taken.truncate(first);
         round += 1;
+        rest = (round > ROUNDS || looks > LOOKS.max(cluster.nodes.len())).then_some(reason);
     }
 }
 
@@ -82,8 +95,15 @@ struct Work<'w, 'a> {
     market: &'w Market,
     by_price: &'w [TemplateId],
     ledger: Ledger,
-    /// Nodes without which the scale-up would buy more, and for which pod.
-    coveted: Map<usize, String>,
+    /// Nodes without which the scale-up would buy more, and the reason for it.
+    coveted: Map<usize, Reason>,
+    /// Enough was looked at: everything but what is known to go stays for this reason.
+    rest: Option<Reason>,
+    /// What was carried out.
+    taken: Vec<Trial>,
+    looks: usize,
+    /// The caller has had enough.
+    enough: bool,
     plan: Consolidated,
     /// By machine of the plan.
     opened: Vec<TemplateId>,
@@ -91,25 +111,35 @@ struct Work<'w, 'a> {
 }
 
 impl Work<'_, '_> {
-    /// Where a pod waits for a machine to be bought, scale-up comes first.
-    fn run(&mut self, waiting: &[(ClassId, usize)], go_on: &mut impl FnMut(usize) -> bool) {
+    /// Where a pod waits for a machine to be bought, scale-up comes first. Some steps are `known` to be good.
+    fn run(
+        &mut self,
+        waiting: &[(ClassId, usize)],
+        known: Vec<Trial>,
+        go_on: &mut impl FnMut(usize) -> bool,
+    ) {
         let input = self.board.input;
         let buyer = waiting.iter().find(|(class, _)| self.can_buy_for(*class)).map(|(_, pod)| *pod);
         let mut candidates = Vec::new();
         for at in 0..input.nodes.len() {
-            let pod = || buyer.map(|pod| &input.pods[pod].name).or_else(|| self.coveted.get(&at));
-            let waits = || pod().map(|pod| Reason::PendingPodsNeedIt { pod: pod.clone() });
-            match self.stays(at).or_else(waits) {
+            let waits = || buyer.map(|pod| Reason::PendingPodsNeedIt { pod: input.pods[pod].name.clone() });
+            match self.stays(at).or_else(waits).or_else(|| self.coveted.get(&at).cloned()) {
                 Some(reason) => self.verdicts[at] = Some((Fate::Keep, reason)),
                 None => candidates.push(at),
             }
         }
         candidates.sort_by_key(|at| (-self.waste(*at), *at));
         self.choose_destinations(&candidates);
-        let mut enough = false;
+        for trial in known {
+            self.carry_out(trial);
+        }
         for at in &candidates {
-            enough = enough || !go_on(*at);
-            if !enough
+            if self.verdicts[*at].is_some() || self.rest.is_some() {
+                continue;
+            }
+            self.looks += 1;
+            self.enough = self.enough || !go_on(*at);
+            if !self.enough
                 && self.clearing.needed(*at).is_none()
                 && let Ok(trial) = self.attempt(&[*at], false)
             {
@@ -124,8 +154,12 @@ impl Work<'_, '_> {
                 self.verdicts[*at] = Some((Fate::Keep, reason));
                 continue;
             }
-            enough = enough || !go_on(*at);
-            if enough {
+            if let Some(reason) = &self.rest {
+                self.verdicts[*at] = Some((Fate::Keep, reason.clone()));
+                continue;
+            }
+            self.enough = self.enough || !go_on(*at);
+            if self.enough {
                 self.verdicts[*at] = Some((Fate::Keep, Reason::NotLookedAt));
                 continue;
             }
@@ -150,8 +184,8 @@ impl Work<'_, '_> {
         })
     }
 
-    /// The first step that is taken although the scale-up would buy a node for a pod that waits then.
-    fn regretted(&self) -> Option<(usize, String)> {
+    /// The first step that is taken although the scale-up would buy another node for it, and why its nodes stay therefore.
+    fn regretted(&self, good: usize) -> Option<(usize, Reason)> {
         let mut opened = self.opened.as_slice();
         let steps = self.plan.steps.iter().map(|step| {
             let (machines, rest) = opened.split_at(step.machines.len());
@@ -159,7 +193,7 @@ impl Work<'_, '_> {
             Step { nodes: &step.removed, machines, moves: &step.moves }
         });
         let steps: Vec<Step<'_>> = steps.collect();
-        regretted(&self.clearing, &steps)
+        regretted(self.board, &self.clearing.wait_for_room, &steps, good)
     }
 
     /// What speaks against giving a node back before anything is tried.
@@ -259,7 +293,8 @@ impl Work<'_, '_> {
         let clearing = &mut self.clearing;
         clearing.alone(&trial.nodes, &trial.machines, &trial.puts, true);
         clearing.vacate(&trial.nodes);
-        let mut step = Replacement { removed: trial.nodes, saved: trial.saving, ..Replacement::default() };
+        let mut step =
+            Replacement { removed: trial.nodes.clone(), saved: trial.saving, ..Replacement::default() };
         let mut bought = Vec::new();
         for template in &trial.machines {
             let kind = &board.templates[*template as usize];
@@ -312,6 +347,7 @@ impl Work<'_, '_> {
         }
         self.plan.saved += trial.saving;
         self.plan.steps.push(step);
+        self.taken.push(trial);
     }
 }
 

@@ -9,39 +9,71 @@ use crate::plan::{Binding, Fate, NodeVerdict, ScaleDown, Target};
 use crate::reason::Reason;
 use crate::regrow::{Step, regretted};
 
+/// So many times it goes on behind a node that the scale-up would buy again.
+const ROUNDS: usize = 8;
+/// And not when it has looked at more candidates again than this, and than there are.
+const LOOKS: usize = 512;
+
 /// Which nodes to give back, and why the others stay.
 pub fn scale_down(cluster: &Cluster) -> ScaleDown {
     let board = build(cluster);
     let mut coveted = Map::default();
-    let mut round = 0;
+    let mut taken: Vec<Taken> = Vec::new();
+    let mut before: Vec<NodeVerdict> = Vec::new();
+    let mut rest = None;
+    let (mut round, mut looks) = (0, 0);
     loop {
         let (clearing, _) = with_room_kept(&board);
-        let mut down =
-            Down { board: &board, clearing, coveted, full: Map::default(), plan: ScaleDown::default() };
-        down.run();
-        let Some((first, pod)) = down.regretted() else { return down.plan };
-        let last = if round < ROUNDS { first } else { down.plan.removed.len() - 1 };
-        coveted = down.coveted;
-        coveted.extend(down.plan.removed[first..=last].iter().map(|at| (*at, pod.clone())));
+        let good = taken.len();
+        let mut down = Down {
+            board: &board,
+            clearing,
+            coveted,
+            rest,
+            full: Map::default(),
+            taken,
+            looks,
+            plan: ScaleDown::default(),
+        };
+        down.run(&before);
+        if down.rest.is_some() {
+            return down.finish();
+        }
+        let Some((first, reason)) = down.regretted(good) else { return down.finish() };
+        (coveted, looks, taken, before) = (down.coveted, down.looks, down.taken, down.plan.nodes);
+        coveted.insert(taken[first].node, reason.clone());
+        taken.truncate(first);
         round += 1;
+        rest = (round > ROUNDS || looks > LOOKS.max(board.nodes.len())).then_some(reason);
     }
 }
 
-/// So many nodes are found one by one to be needed by the scale-up; then all behind the next one stay.
-const ROUNDS: usize = 8;
+/// A node that goes.
+struct Taken {
+    node: usize,
+    moves: Moves,
+    /// See `Down`.
+    full: Map<ClassId, usize>,
+}
 
 struct Down<'a> {
     board: &'a Board<'a>,
     clearing: Clearing<'a>,
-    /// Nodes without which the scale-up would buy more, and for which pod.
-    coveted: Map<usize, String>,
+    /// Nodes without which the scale-up would buy more, and the reason for it.
+    coveted: Map<usize, Reason>,
+    /// Enough was looked at: everything behind those that are known to go stays for this reason.
+    rest: Option<Reason>,
     /// By class: so many of the first destinations have no room for it, and will have none.
     full: Map<ClassId, usize>,
+    /// Nodes that go. Those that are there at the beginning are known to be missed by nobody.
+    taken: Vec<Taken>,
+    looks: usize,
     plan: ScaleDown,
 }
 
 impl Down<'_> {
-    fn run(&mut self) {
+    /// What was said of nodes `before` holds up to the first that is coveted since.
+    fn run(&mut self, before: &[NodeVerdict]) {
         let nodes = self.board.input.nodes.len();
         let mut verdicts: Vec<Option<NodeVerdict>> = Vec::with_capacity(nodes);
         let mut candidates: Vec<(bool, i64, usize)> = Vec::new();
@@ -58,26 +90,44 @@ impl Down<'_> {
         let staying = (0..nodes).filter(|at| verdicts[*at].is_some() && self.clearing.may_take(*at));
         let going = candidates.iter().rev().map(|(_, _, at)| *at);
         self.clearing.destinations = staying.chain(going).filter_map(|at| u32::try_from(at).ok()).collect();
+        let mut known = std::mem::take(&mut self.taken).into_iter().peekable();
+        let mut news = before.is_empty();
         for (_, _, at) in candidates {
-            verdicts[at] = Some(self.consider(at));
+            let verdict = match known.next_if(|taken| taken.node == at) {
+                Some(taken) => {
+                    self.clearing.vacate(&[at]);
+                    for (_, put) in &taken.moves {
+                        self.clearing.state.place(put.class, put.node, put.count);
+                    }
+                    self.carry_out(taken)
+                }
+                None => {
+                    news |= before.get(at).is_none_or(|verdict| verdict.fate == Fate::Remove);
+                    if news { self.consider(at, before.get(at)) } else { before[at].clone() }
+                }
+            };
+            verdicts[at] = Some(verdict);
         }
         self.plan.nodes = verdicts.into_iter().flatten().collect();
     }
 
-    /// The first node that goes although the scale-up would buy another for a pod that waits.
-    fn regretted(&mut self) -> Option<(usize, String)> {
-        let waits = !self.clearing.wait_for_room.is_empty();
-        if !waits || self.plan.removed.is_empty() || self.clearing.fits_again(&self.plan.removed) {
-            return None;
+    /// The first node that goes although the scale-up would buy another for it, and why it stays therefore.
+    fn regretted(&self, good: usize) -> Option<(usize, Reason)> {
+        let moves: Vec<Vec<Binding>> = self.taken.iter().map(|taken| bindings(&taken.moves)).collect();
+        let nodes: Vec<usize> = self.taken.iter().map(|taken| taken.node).collect();
+        let steps: Vec<Step<'_>> =
+            nodes.chunks(1).zip(&moves).map(|(nodes, moves)| Step { nodes, machines: &[], moves }).collect();
+        regretted(self.board, &self.clearing.wait_for_room, &steps, good)
+    }
+
+    fn finish(mut self) -> ScaleDown {
+        for taken in &self.taken {
+            self.plan.removed.push(taken.node);
+            self.plan.moves.extend(bindings(&taken.moves));
+            let offering = self.board.nodes[taken.node].offering.zip(self.clearing.group(taken.node));
+            self.plan.saved += offering.map_or(0, |(offering, (_, group))| group.offerings[offering].price);
         }
-        let mut moves = self.plan.moves.as_slice();
-        let steps = self.plan.removed.chunks(1).map(|nodes| {
-            let (own, rest) = moves.split_at(self.clearing.moving[nodes[0]].len());
-            moves = rest;
-            Step { nodes, machines: &[], moves: own }
-        });
-        let steps: Vec<Step<'_>> = steps.collect();
-        regretted(&self.clearing, &steps)
+        self.plan
     }
 
     fn percent(&self, at: usize, resource: usize) -> i64 {
@@ -109,7 +159,7 @@ impl Down<'_> {
         None
     }
 
-    fn consider(&mut self, at: usize) -> NodeVerdict {
+    fn consider(&mut self, at: usize, before: Option<&NodeVerdict>) -> NodeVerdict {
         let keep = |reason| NodeVerdict { node: at, fate: Fate::Keep, reason };
         let input = self.board.input;
         let clearing = &mut self.clearing;
@@ -120,13 +170,27 @@ impl Down<'_> {
         let coveted = self.coveted.get(&at);
         let objection = clearing
             .needed(at)
-            .or_else(|| coveted.map(|pod| Reason::PendingPodsNeedIt { pod: pod.clone() }))
+            .or_else(|| coveted.cloned())
             .or_else(|| clearing.trigger(number, &[at], [0, 0]))
             .or_else(|| clearing.pinned(at))
             .or_else(|| clearing.evictions.over_budget(&clearing.moving[at]));
         if let Some(reason) = objection {
             return keep(reason);
         }
+        let since = input.nodes[at].unneeded_since.unwrap_or(input.now);
+        if let Some(reason) = &self.rest {
+            // It was found not to be needed, and it may go once those before it are gone.
+            return match before {
+                Some(NodeVerdict { fate: Fate::Keep, reason: own, .. }) => {
+                    keep(if matches!(own, Reason::TakesPodsOf { .. }) { reason.clone() } else { own.clone() })
+                }
+                Some(NodeVerdict { fate: Fate::Unneeded { .. }, reason: own, .. }) => {
+                    NodeVerdict { node: at, fate: Fate::Unneeded { since }, reason: own.clone() }
+                }
+                _ => NodeVerdict { node: at, fate: Fate::Unneeded { since }, reason: reason.clone() },
+            };
+        }
+        self.looks += 1;
         let mark = clearing.state.mark();
         let (moves, full) = match clear(clearing, at, &self.full) {
             Ok(found) => found,
@@ -140,27 +204,35 @@ impl Down<'_> {
             clearing.state.rollback(mark);
             return keep(reason);
         }
-        let since = input.nodes[at].unneeded_since.unwrap_or(input.now);
         if let Some(reason) = waits(group, since, input.now) {
             clearing.state.rollback(mark);
             return NodeVerdict { node: at, fate: Fate::Unneeded { since }, reason };
         }
+        self.carry_out(Taken { node: at, moves, full })
+    }
+
+    /// The node goes: its pods are where they will be already.
+    fn carry_out(&mut self, taken: Taken) -> NodeVerdict {
+        let clearing = &mut self.clearing;
+        let at = taken.node;
         clearing.state.settle();
-        self.full.extend(full);
+        self.full.extend(taken.full.iter().map(|(class, first)| (*class, *first)));
+        let puts: Vec<Put> = taken.moves.iter().map(|(_, put)| *put).collect();
         clearing.alone(&[at], &[], &puts, true);
         clearing.give_back(at);
         for put in &puts {
             clearing.guests[put.node as usize].get_or_insert(Guest::From(at));
         }
-        let pods = u32::try_from(moves.len()).unwrap_or(u32::MAX);
-        self.plan.removed.push(at);
-        let binding = |(pod, put): (usize, Put)| Binding { pod, target: Target::Node(put.node as usize) };
-        self.plan.moves.extend(moves.into_iter().map(binding));
-        self.plan.saved +=
-            self.board.nodes[at].offering.map_or(0, |offering| group.offerings[offering].price);
+        let pods = u32::try_from(puts.len()).unwrap_or(u32::MAX);
+        self.taken.push(taken);
         let reason = if pods == 0 { Reason::Empty } else { Reason::PodsFitElsewhere { pods } };
         NodeVerdict { node: at, fate: Fate::Remove, reason }
     }
+}
+
+fn bindings(moves: &Moves) -> Vec<Binding> {
+    let binding = |(pod, put): &(usize, Put)| Binding { pod: *pod, target: Target::Node(put.node as usize) };
+    moves.iter().map(binding).collect()
 }
 
 type Moves = Vec<(usize, Put)>;

@@ -1,8 +1,8 @@
 //! Which pods may be evicted.
 
-use crate::intern::Map;
+use crate::intern::{Map, Set};
 use crate::model::{
-    Budget, Cluster, Operator, OwnerKind, Phase, Pod, Requirement, Selector, Time, VolumeSource,
+    Budget, Claim, Cluster, Operator, OwnerKind, Phase, Pod, Requirement, Selector, Time, VolumeSource,
 };
 use crate::reason::Reason;
 use std::collections::BTreeMap;
@@ -20,6 +20,8 @@ pub(crate) struct Evictions<'a> {
     budgets: Budgets,
     /// By namespace, kind and name of the controller: its pods that have not ended. Empty where nobody asks.
     replicas: Map<(&'a str, OwnerKind, &'a str), u32>,
+    /// Namespace and name of claims whose volume does not move.
+    local: Set<(&'a str, &'a str)>,
 }
 
 impl<'a> Evictions<'a> {
@@ -33,7 +35,7 @@ impl<'a> Evictions<'a> {
                 *replicas.entry((pod.namespace.as_str(), owner.kind, owner.name.as_str())).or_insert(0) += 1;
             }
         }
-        Self { input, budgets: Budgets::new(input), replicas }
+        Self { input, budgets: Budgets::new(input), replicas, local: local_claims(input) }
     }
 
     /// Why a pod must not be evicted, whatever budgets have left.
@@ -90,7 +92,7 @@ impl<'a> Evictions<'a> {
         let local = pod.spec.volumes.iter().find(|volume| {
             let stays = match &volume.source {
                 VolumeSource::HostPath | VolumeSource::EmptyDir { in_memory: false } => true,
-                VolumeSource::Claim(claim) => local_volume(self.input, &pod.namespace, claim),
+                VolumeSource::Claim(claim) => self.local.contains(&(pod.namespace.as_str(), claim.as_str())),
                 VolumeSource::Other | VolumeSource::EmptyDir { in_memory: true } => false,
             };
             stays && !waived.contains(&volume.name.as_str())
@@ -108,10 +110,11 @@ impl<'a> Evictions<'a> {
     }
 }
 
-fn local_volume(input: &Cluster, namespace: &str, claim: &str) -> bool {
-    let claim = input.claims.iter().find(|other| other.namespace == namespace && other.name == claim);
-    let volume = claim.and_then(|claim| claim.volume.as_ref());
-    volume.is_some_and(|name| input.volumes.iter().any(|volume| volume.name == *name && volume.local))
+fn local_claims(input: &Cluster) -> Set<(&str, &str)> {
+    let local = input.volumes.iter().filter(|volume| volume.local);
+    let local: Set<&str> = local.map(|volume| volume.name.as_str()).collect();
+    let has = |claim: &&Claim| claim.volume.as_ref().is_some_and(|volume| local.contains(volume.as_str()));
+    input.claims.iter().filter(has).map(|claim| (claim.namespace.as_str(), claim.name.as_str())).collect()
 }
 
 /// A time such as `1h30m`, counted from the pod's start, is not over.

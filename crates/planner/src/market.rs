@@ -26,10 +26,17 @@ impl Market {
         let mut numbers: Map<Likeness<'_>, usize> = Map::default();
         let mut families: Vec<Vec<TemplateId>> = Vec::new();
         let mut family = vec![usize::MAX; board.templates.len()];
+        let weights = weights(board, &allowed);
+        let worth: Vec<f64> = board.templates.iter().map(|kind| value(&kind.free, &weights)).collect();
         let mut sorted = allowed.clone();
-        sorted.sort_by_key(|template| {
-            let kind = &board.templates[*template as usize];
-            (kind.price, !kind.preferred, *template)
+        // Of those that cost the same the smaller one: it wastes less.
+        sorted.sort_by(|one, other| {
+            let key = |template: TemplateId| {
+                let kind = &board.templates[template as usize];
+                (kind.price, !kind.preferred)
+            };
+            let worth = |template: TemplateId| worth[template as usize];
+            key(*one).cmp(&key(*other)).then(worth(*one).total_cmp(&worth(*other))).then(one.cmp(other))
         });
         for template in sorted {
             let kind = &board.templates[template as usize];
@@ -47,16 +54,12 @@ impl Market {
                 rank[*template as usize] = at;
             }
         }
-        let mut market =
-            Self { weights: weights(board, &allowed), allowed, families, family, rank, worth: Vec::new() };
-        market.worth = board.templates.iter().map(|kind| market.value(&kind.free)).collect();
-        market
+        Self { allowed, families, family, rank, worth, weights }
     }
 
     /// What a pod is worth: the sum of its parts.
-    #[allow(clippy::cast_precision_loss)] // A score, not an amount.
     pub fn value(&self, amounts: &[i64]) -> f64 {
-        amounts.iter().zip(&self.weights).map(|(amount, weight)| *amount as f64 * weight).sum()
+        value(amounts, &self.weights)
     }
 
     /// The largest part alone.
@@ -64,6 +67,11 @@ impl Market {
     pub fn size(&self, amounts: &[i64]) -> f64 {
         amounts.iter().zip(&self.weights).map(|(amount, weight)| *amount as f64 * weight).fold(0.0, f64::max)
     }
+}
+
+#[allow(clippy::cast_precision_loss)] // A score, not an amount.
+fn value(amounts: &[i64], weights: &[f64]) -> f64 {
+    amounts.iter().zip(weights).map(|(amount, weight)| *amount as f64 * weight).sum()
 }
 
 #[allow(clippy::cast_precision_loss)] // Scores, not amounts.

@@ -2,10 +2,13 @@
 //! one in place of a smaller that is not bought yet.
 
 use crate::board::{Board, ClassId, PODS};
+use crate::intern::Quick;
 use crate::market::{Ledger, Market};
-use crate::model::{Preferences, Price};
+use crate::model::{PodSpec, Preferences, Price, VolumeSource};
 use crate::state::{Law, NodeId, State, TemplateId, fits_in, room_in};
+use std::cell::Cell;
 use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
 
 /// So many of the nodes that grew last are asked first when there are many.
 const RECENT: usize = 32;
@@ -100,13 +103,13 @@ impl<'s, 'a> Packing<'s, 'a> {
         let kind = state.board.class(demand);
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.clear();
-        let existing = state.existing;
+        let there = self.first;
         for node in nodes {
             let place = &state.places[node];
             let node = u32::try_from(node).unwrap_or(u32::MAX);
             let free = state.free(node);
             if place.open && fits_in(&kind.request, free) && state.board.agrees(demand, place.class) {
-                let score = if (node as usize) < existing { f64::MIN } else { self.market.value(free) };
+                let score = if (node as usize) < there { f64::MIN } else { self.market.value(free) };
                 candidates.push((score, node));
             }
         }
@@ -170,6 +173,7 @@ impl<'s, 'a> Packing<'s, 'a> {
         let bulk = self.state.in_bulk(demand);
         while count > 0 {
             let Some(offer) = self.best_offer(demand, count) else { break };
+            let offer = if offer.grow.is_none() { self.most_welcome(demand, offer, count) } else { offer };
             let node = match offer.grow {
                 Some(node) => {
                     self.grow(node, offer.template);
@@ -282,8 +286,7 @@ impl<'s, 'a> Packing<'s, 'a> {
                     break;
                 }
                 let pods = if alone { 1 } else { room_in(request, &kind.free).min(count) };
-                let zone_load =
-                    kind.zone.map_or(0, |zone| self.zones.get(&(kind.group, zone)).copied().unwrap_or(0));
+                let zone_load = self.zone_load(template);
                 let offer = Offer {
                     price: kind.price,
                     pods,
@@ -311,6 +314,44 @@ impl<'s, 'a> Packing<'s, 'a> {
             }
         }
         best
+    }
+
+    /// Of what costs the same and takes as many pods the one that agrees with most of what they would like.
+    fn most_welcome(&mut self, class: ClassId, offer: Offer, count: i64) -> Offer {
+        let board = self.board();
+        let market = self.market;
+        let request = &board.class(class).request;
+        let alone = !self.state.in_bulk(class);
+        for step in &board.class(class).ladder {
+            let mut best: Option<Offer> = None;
+            for &template in &market.allowed {
+                let kind = &board.templates[template as usize];
+                let pods = if alone { 1 } else { room_in(request, &kind.free).min(count) };
+                if (kind.price, kind.preferred, pods) != (offer.price, offer.preferred, offer.pods)
+                    || !fits_in(request, &kind.free)
+                    || !board.agrees(*step, kind.class)
+                {
+                    continue;
+                }
+                let zone_load = self.zone_load(template);
+                let twin = Offer { template, zone_load, waste: market.worth[template as usize], ..offer };
+                if best.is_none_or(|best| twin.better(&best))
+                    && self.ledger.objection(board, template, None).is_none()
+                    && self.suits_fresh(*step, template)
+                {
+                    best = Some(twin);
+                }
+            }
+            if let Some(best) = best {
+                return best;
+            }
+        }
+        offer
+    }
+
+    fn zone_load(&self, template: TemplateId) -> u32 {
+        let kind = &self.board().templates[template as usize];
+        kind.zone.map_or(0, |zone| self.zones.get(&(kind.group, zone)).copied().unwrap_or(0))
     }
 
     /// A pod would be welcome on a new node of this kind.
@@ -450,8 +491,7 @@ impl<'s, 'a> Packing<'s, 'a> {
             count = self.fill(class, class, count, 0..self.state.places.len());
         }
         if count > 0 {
-            // A preference decides between offers of one price only, so the most demanding step that gets the same
-            // price wins.
+            // A preference decides between offers of one price only.
             count = self.buy(class, class, count);
         }
         count
@@ -469,7 +509,7 @@ impl<'s, 'a> Packing<'s, 'a> {
                 let steps = &self.board().class(demand.class).ladder;
                 for step in steps.iter().chain(std::iter::once(&demand.class)) {
                     if count > 0 {
-                        count = self.fill(*step, demand.class, count, 0..self.state.existing);
+                        count = self.fill(*step, demand.class, count, 0..self.first);
                     }
                 }
                 moved |= count < demand.count;
@@ -500,6 +540,40 @@ fn larger_room(request: &[i64], free: &[i64], old: &[i64], new: &[i64]) -> i64 {
     if room == i64::MAX { 0 } else { room }
 }
 
+struct Asking {
+    demand: Demand,
+    /// A number for the whole of the specification, once it is asked for.
+    look: Cell<Option<u64>>,
+}
+
+impl Asking {
+    /// By what the pods are, not by the order in which they came: who asks again gets the same answer.
+    fn compare(&self, other: &Self, board: &Board<'_>) -> Ordering {
+        let (own, theirs) = (board.class(self.demand.class), board.class(other.demand.class));
+        (board.symbols.name(own.namespace).cmp(board.symbols.name(theirs.namespace)))
+            .then_with(|| own.spec.labels.cmp(&theirs.spec.labels))
+            .then_with(|| claims(&own.spec).cmp(claims(&theirs.spec)))
+            .then_with(|| self.look(board).cmp(&other.look(board)))
+            .then(self.demand.class.cmp(&other.demand.class))
+    }
+
+    fn look(&self, board: &Board<'_>) -> u64 {
+        self.look.get().unwrap_or_else(|| {
+            let mut hasher = Quick::default();
+            board.class(self.demand.class).spec.hash(&mut hasher);
+            self.look.set(Some(hasher.finish()));
+            hasher.finish()
+        })
+    }
+}
+
+fn claims(spec: &PodSpec) -> impl Iterator<Item = &String> {
+    spec.volumes.iter().filter_map(|volume| match &volume.source {
+        VolumeSource::Claim(claim) => Some(claim),
+        _ => None,
+    })
+}
+
 /// In which order classes are served: those that dictate how many nodes there are, those that are hard to please, and
 /// large before small.
 pub(crate) fn order(
@@ -509,7 +583,7 @@ pub(crate) fn order(
     priority_first: bool,
 ) -> Vec<Demand> {
     let board = state.board;
-    let mut keyed: Vec<(i32, u8, f64, f64, Demand)> = demands
+    let mut keyed: Vec<(i32, u8, f64, f64, Asking)> = demands
         .iter()
         .map(|demand| {
             let kind = board.class(demand.class);
@@ -523,7 +597,8 @@ pub(crate) fn order(
             };
             let mut amounts = kind.request.clone();
             amounts[PODS] = 0;
-            (priority, tier, -market.size(&amounts), -market.value(&amounts), demand.clone())
+            let (size, value) = (market.size(&amounts), market.value(&amounts));
+            (priority, tier, -size, -value, Asking { demand: demand.clone(), look: Cell::new(None) })
         })
         .collect();
     keyed.sort_by(|one, other| {
@@ -532,7 +607,7 @@ pub(crate) fn order(
             .then(one.1.cmp(&other.1))
             .then(one.2.total_cmp(&other.2))
             .then(one.3.total_cmp(&other.3))
-            .then(one.4.class.cmp(&other.4.class))
+            .then_with(|| one.4.compare(&other.4, board))
     });
-    keyed.into_iter().map(|(_, _, _, _, demand)| demand).collect()
+    keyed.into_iter().map(|(_, _, _, _, asking)| asking.demand).collect()
 }

@@ -21,6 +21,8 @@ struct Filling {
     contents: Vec<(ClassId, i64)>,
     score: f64,
     preferred: bool,
+    /// Preferences of its pods that are not followed.
+    dislikes: usize,
 }
 
 pub(crate) fn run(packing: &mut Packing<'_, '_>, order: &[Demand]) -> Vec<Demand> {
@@ -115,12 +117,17 @@ fn best_filling(packing: &mut Packing<'_, '_>, waiting: &[Demand]) -> Option<Fil
         }
         #[allow(clippy::cast_precision_loss)] // A score, not an amount.
         let score = kind.price as f64 / value;
+        let dislikes = contents
+            .iter()
+            .map(|(class, count)| board.dislikes(*class, kind.class) * usize::try_from(*count).unwrap_or(0))
+            .sum();
         let wins = best.as_ref().is_none_or(|best| {
             score < best.score * (1.0 - 1e-12)
-                || (score <= best.score * (1.0 + 1e-12) && kind.preferred && !best.preferred)
+                || (score <= best.score * (1.0 + 1e-12)
+                    && (!kind.preferred, dislikes) < (!best.preferred, best.dislikes))
         });
         if wins {
-            best = Some(Filling { template, contents, score, preferred: kind.preferred });
+            best = Some(Filling { template, contents, score, preferred: kind.preferred, dislikes });
         }
     }
     best

@@ -53,6 +53,9 @@ pub struct ScaleUp {
     pub pods: Vec<PodsVerdict>,
     /// Why a group grows beyond what pods ask for.
     pub groups: Vec<Explanation>,
+    /// What serves as many pods without one of the types that are bought, and its price. Not looked for where there are
+    /// many pods or types.
+    pub runner_up: Option<Reason>,
     /// Groups that were consolidated a moment ago, and now machines are bought for pods:
     /// [`regretted`](crate::model::Group::regretted) is written for them.
     pub regrets: Vec<usize>,

@@ -58,6 +58,8 @@ pub enum Reason {
     NewMachine { offering: String, price: Price },
     Dearer { offering: String },
 
+    NextBest { machines: Vec<String>, price: Price },
+
     // A group's size.
     BelowMinimum { min: u32 },
     UsageAbove { cpu_percent: i64, memory_percent: i64, cpu_threshold: i64, memory_threshold: i64 },
@@ -81,6 +83,7 @@ pub enum Reason {
     AtMinimum { ready: u32, min: u32 },
     TriggerWouldFire { cpu_percent: i64, memory_percent: i64 },
     PendingPodsNeedIt { pod: String },
+    BoughtAgain { pod: String },
     PodProtected { pod: String, annotation: String },
     WaitsForCompletion { pod: String },
     PodWithoutOwner { pod: String },
@@ -176,6 +179,7 @@ impl Reason {
                 | R::NoMeasurements
                 | R::TriggerWouldFire { .. }
                 | R::PendingPodsNeedIt { .. }
+                | R::BoughtAgain { .. }
                 | R::PodProtected { .. }
                 | R::WaitsForCompletion { .. }
                 | R::PodWithoutOwner { .. }
@@ -315,6 +319,12 @@ impl fmt::Display for Reason {
                 write!(f, "goes to a new {offering} ({} per hour)", money(*price))
             }
             R::Dearer { offering } => write!(f, "would fit on {offering}, another plan costs less"),
+            R::NextBest { machines, price } if machines.is_empty() => {
+                write!(f, "the next best plan buys nothing ({} per hour)", money(*price))
+            }
+            R::NextBest { machines, price } => {
+                write!(f, "the next best plan is {} ({} per hour)", machines.join(", "), money(*price))
+            }
             R::BelowMinimum { min } => write!(f, "has fewer than its {min} nodes"),
             R::UsageAbove { cpu_percent, memory_percent, cpu_threshold, memory_threshold } => write!(
                 f,
@@ -351,6 +361,7 @@ impl fmt::Display for Reason {
                 "without it usage of its group would be {cpu_percent} % CPU and {memory_percent} % memory, and it would grow again"
             ),
             R::PendingPodsNeedIt { pod } => write!(f, "pod {pod} waits for room"),
+            R::BoughtAgain { pod } => write!(f, "without it another would be bought for pod {pod}"),
             R::PodProtected { pod, annotation } => write!(f, "pod {pod} has annotation {annotation}"),
             R::WaitsForCompletion { pod } => write!(f, "pod {pod} is to run to its end"),
             R::PodWithoutOwner { pod } => write!(f, "pod {pod} has no controller that would make it anew"),

@@ -11,7 +11,7 @@ fn add(sum: &mut Resources, other: &Resources) {
     }
 }
 
-fn raise(most: &mut Resources, other: &Resources) {
+pub(crate) fn raise(most: &mut Resources, other: &Resources) {
     most.cpu = most.cpu.max(other.cpu);
     most.memory = most.memory.max(other.memory);
     most.ephemeral_storage = most.ephemeral_storage.max(other.ephemeral_storage);

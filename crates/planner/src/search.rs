@@ -11,6 +11,7 @@ use crate::up::{Served, Solution, below_minimum, compare_unserved, offering_name
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
+use std::rc::Rc;
 
 /// So many choices of types for groups that must have one are searched.
 const CHOICES: usize = 8;
@@ -78,7 +79,8 @@ pub(crate) fn improve(
         state,
         market,
         ledger: ledger.clone(),
-        offers,
+        offers: offers.into(),
+        liked: BTreeMap::new(),
         best,
         puts: Vec::new(),
         contents: BTreeMap::new(),
@@ -96,7 +98,9 @@ struct Search<'s, 'a> {
     state: &'s mut State<'a>,
     market: &'s Market,
     ledger: Ledger,
-    offers: Vec<TemplateId>,
+    offers: Rc<[TemplateId]>,
+    /// By class with preferences.
+    liked: BTreeMap<ClassId, Rc<[TemplateId]>>,
     best: Solution,
     steps: u32,
     below: Vec<(usize, u32)>,
@@ -164,7 +168,13 @@ impl Search<'_, '_> {
 
     fn try_nodes(&mut self, class: ClassId, price: Price) {
         let mut tried: Vec<(TemplateId, Vec<ClassId>)> = Vec::new();
-        for node in 0..u32::try_from(self.state.places.len()).unwrap_or(u32::MAX) {
+        let mut nodes: Vec<NodeId> = (0u32..).take(self.state.places.len()).collect();
+        let board = self.state.board;
+        if !board.class(class).ladder.is_empty() {
+            // What is found first stays, unless something costs less.
+            nodes.sort_by_key(|node| board.dislikes(class, self.state.places[*node as usize].class));
+        }
+        for node in nodes {
             self.state.law = self.law();
             if !self.state.fits(class, node) {
                 continue;
@@ -182,8 +192,8 @@ impl Search<'_, '_> {
 
     fn try_new(&mut self, class: ClassId, price: Price) {
         let board = self.state.board;
-        for at in 0..self.offers.len() {
-            let template = self.offers[at];
+        let offers = self.offers_for(class);
+        for template in offers.iter().copied() {
             let kind = &board.templates[template as usize];
             if !fits_in(&board.class(class).request, &kind.free)
                 || !board.agrees(class, kind.class)
@@ -201,6 +211,23 @@ impl Search<'_, '_> {
             }
             self.state.rollback(mark);
         }
+    }
+
+    /// Cheapest first; of those that cost the same what the class likes better.
+    fn offers_for(&mut self, class: ClassId) -> Rc<[TemplateId]> {
+        let board = self.state.board;
+        if board.class(class).ladder.is_empty() {
+            return self.offers.clone();
+        }
+        let sorted = self.liked.entry(class).or_insert_with(|| {
+            let mut offers = self.offers.to_vec();
+            offers.sort_by_key(|template| {
+                let kind = &board.templates[*template as usize];
+                (kind.price, !kind.preferred, board.dislikes(class, kind.class))
+            });
+            offers.into()
+        });
+        sorted.clone()
     }
 
     fn put(&mut self, class: ClassId, node: NodeId, price: Price) {
@@ -306,7 +333,7 @@ impl Search<'_, '_> {
             topped_up.push((board.templates[template as usize].group, count));
         }
         let solution = Solution::new(board, self.puts.clone(), opened, self.skipped.clone(), topped_up);
-        if solution.better(Some(&self.best)) {
+        if solution.better(&self.best, board) {
             self.best = solution;
         }
     }

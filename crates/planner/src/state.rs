@@ -42,11 +42,12 @@ pub(crate) struct Place {
 #[derive(Clone, Copy)]
 enum Step {
     Placed { class: ClassId, node: NodeId, count: i64 },
-    Removed { class: ClassId, node: NodeId },
+    Removed { class: ClassId, node: NodeId, staying: bool },
     Opened,
     Retyped { node: NodeId, before: TemplateId },
     Closed { node: NodeId, before: bool },
     Stood,
+    Withdrawn { node: NodeId },
 }
 
 pub(crate) struct State<'a> {
@@ -156,11 +157,12 @@ impl<'a> State<'a> {
         while self.journal.len() > mark {
             match self.journal.pop() {
                 Some(Step::Placed { class, node, count }) => self.book(class, node, -count, true),
-                Some(Step::Removed { class, node }) => self.book(class, node, 1, true),
+                Some(Step::Removed { class, node, staying }) => self.book(class, node, 1, staying),
                 Some(Step::Opened) => self.close_last(),
                 Some(Step::Retyped { node, before }) => self.change_type(node, before),
                 Some(Step::Closed { node, before }) => self.places[node as usize].open = before,
                 Some(Step::Stood) => self.unstand_last(),
+                Some(Step::Withdrawn { node }) => self.count_domains(node as usize, 1),
                 None => break,
             }
         }
@@ -194,7 +196,19 @@ impl<'a> State<'a> {
 
     pub fn remove(&mut self, class: ClassId, node: NodeId) {
         self.book(class, node, -1, true);
-        self.journal.push(Step::Removed { class, node });
+        self.journal.push(Step::Removed { class, node, staying: true });
+    }
+
+    /// The opposite of `place_leaving`.
+    pub fn remove_leaving(&mut self, class: ClassId, node: NodeId) {
+        self.book(class, node, -1, false);
+        self.journal.push(Step::Removed { class, node, staying: false });
+    }
+
+    /// The node is gone, not only closed: spread constraints do not know it any more. All pods are off it.
+    pub fn withdraw(&mut self, node: NodeId) {
+        self.count_domains(node as usize, -1);
+        self.journal.push(Step::Withdrawn { node });
     }
 
     /// No more pods for this node.

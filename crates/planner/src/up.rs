@@ -3,7 +3,7 @@
 pub(crate) mod choice;
 mod explain;
 
-use crate::board::{Board, build};
+use crate::board::{Board, CPU, MEMORY, build};
 use crate::market::{Ledger, Market};
 use crate::model::{Cluster, Group, Price};
 use crate::pack::{Demand, Packing, Put, order};
@@ -13,6 +13,7 @@ use crate::reason::{Explanation, Reason};
 use crate::state::{Law, NodeId, State, TemplateId};
 pub(crate) use choice::{below_minimum, offering_name};
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 /// Which machines to create for the pods of the cluster that wait, and why.
 pub fn scale_up(cluster: &Cluster) -> ScaleUp {
@@ -27,8 +28,9 @@ pub fn scale_up(cluster: &Cluster) -> ScaleUp {
     let everything = Market::new(&board, choice::open_templates(&board, &gates));
     let ledger = Ledger::new(&board);
     let served = settle(&mut state, &everything, &ledger, &demands);
-    let solution = choice::best(&mut state, &board, &gates, &ledger, &served);
-    finish(&mut state, &board, &waiting, &gates, hopeless, served, solution)
+    let (solution, second) = choice::best(&mut state, &board, &gates, &ledger, &served);
+    let plan = finish(&mut state, &board, &waiting, &gates, hopeless, served, solution);
+    ScaleUp { runner_up: second.map(|second| next_best(&board, &second)), ..plan }
 }
 
 /// What fits where nodes are, and needs nothing.
@@ -55,7 +57,7 @@ pub(crate) fn settle(state: &mut State<'_>, market: &Market, ledger: &Ledger, de
     let (first, then): (Vec<_>, Vec<_>) = sorted.into_iter().partition(helpless);
     let all: Vec<Demand> = first.into_iter().chain(then).collect();
     let mut packing = Packing::new(state, market, ledger.clone());
-    let left = if packing.state.existing == 0 { all.clone() } else { packing.settle_existing(&all) };
+    let left = if packing.state.places.is_empty() { all.clone() } else { packing.settle_existing(&all) };
     let puts = std::mem::take(&mut packing.puts);
     Served { puts, left, mark, all }
 }
@@ -87,20 +89,42 @@ impl Solution {
         Self { price, unserved: unserved(board, &left), puts, opened, left, topped_up }
     }
 
-    /// Serves more, costs less, has fewer nodes.
-    pub fn compare(&self, other: &Self) -> Ordering {
+    /// Serves more, costs less, has fewer nodes, has more of those that a group prefers, wastes less.
+    pub fn compare(&self, other: &Self, board: &Board<'_>) -> Ordering {
         compare_unserved(&self.unserved, &other.unserved)
             .then(self.price.cmp(&other.price))
             .then(self.opened.len().cmp(&other.opened.len()))
+            .then_with(|| self.not_preferred(board).cmp(&other.not_preferred(board)))
+            .then_with(|| self.waste(board).cmp(&other.waste(board)))
     }
 
-    pub fn better(&self, other: Option<&Self>) -> bool {
-        other.is_none_or(|other| self.compare(other) == Ordering::Less)
+    pub fn better(&self, other: &Self, board: &Board<'_>) -> bool {
+        self.compare(other, board) == Ordering::Less
+    }
+
+    fn not_preferred(&self, board: &Board<'_>) -> usize {
+        let kinds = self.opened.iter().map(|template| &board.templates[*template as usize]);
+        kinds.filter(|kind| board.input.groups[kind.group].preferred.is_some() && !kind.preferred).count()
+    }
+
+    /// The share of the new nodes' CPU and of their memory that nobody asked for, in millionths.
+    fn waste(&self, board: &Board<'_>) -> i128 {
+        let sum = |at: usize| -> (i128, i128) {
+            let there = self.opened.iter().map(|template| board.templates[*template as usize].free[at]);
+            let new = self.puts.iter().filter(|put| put.node as usize >= board.nodes.len());
+            let used = new.map(|put| i128::from(board.class(put.class).request[at]) * i128::from(put.count));
+            (there.map(i128::from).sum(), used.sum())
+        };
+        [CPU, MEMORY]
+            .into_iter()
+            .map(sum)
+            .map(|(there, used)| (there - used) * 1_000_000 / there.max(1))
+            .sum()
     }
 }
 
 pub(crate) fn unserved(board: &Board<'_>, left: &[Demand]) -> Vec<(i32, i64)> {
-    let mut by_priority: std::collections::BTreeMap<i32, i64> = std::collections::BTreeMap::new();
+    let mut by_priority: BTreeMap<i32, i64> = BTreeMap::new();
     for demand in left {
         *by_priority.entry(board.class(demand.class).priority).or_insert(0) += demand.count;
     }
@@ -173,6 +197,18 @@ fn finish(
         })
         .collect();
     plan
+}
+
+fn next_best(board: &Board<'_>, second: &Solution) -> Reason {
+    let mut machines: BTreeMap<(usize, &str), usize> = BTreeMap::new();
+    for kind in second.opened.iter().map(|template| &board.templates[*template as usize]) {
+        *machines.entry((kind.group, offering_name(board, kind.group, kind.offering))).or_insert(0) += 1;
+    }
+    let told = machines.into_iter().map(|((group, name), count)| {
+        let group = &board.input.groups[group].name;
+        format!("{count} {name} of {group}")
+    });
+    Reason::NextBest { machines: told.collect(), price: second.price }
 }
 
 fn regrets(input: &Cluster) -> Vec<usize> {

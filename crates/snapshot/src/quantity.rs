@@ -52,8 +52,11 @@ pub fn exact(text: &str, digits: u32) -> Result<i64, Fault> {
     }
     let (tens, twos) = scale(suffix).ok_or_else(malformed)?;
     let too_much = || Fault::new(format!("{text:?} is more than can be counted"));
-    let (kept, rest) = fraction.split_at(fraction.len().min(DIGITS - 1));
     let whole = whole.trim_start_matches('0');
+    // In front of the first digit that counts zeros say nothing but where it stands.
+    let zeros = if whole.is_empty() { fraction.len() - fraction.trim_start_matches('0').len() } else { 0 };
+    let fraction = &fraction[zeros..];
+    let (kept, rest) = fraction.split_at(fraction.len().min(DIGITS - 1));
     if whole.len() > DIGITS - 1 {
         return Err(too_much());
     }
@@ -67,7 +70,8 @@ pub fn exact(text: &str, digits: u32) -> Result<i64, Fault> {
     if value == 0 && !dropped {
         return Ok(0);
     }
-    let exponent = tens + i64::from(digits) - i64::try_from(kept.len()).unwrap_or(i64::MAX);
+    let places = i64::try_from(kept.len() + zeros).unwrap_or(i64::MAX);
+    let exponent = (tens + i64::from(digits)).saturating_sub(places);
     let value = scaled(value, twos, exponent, dropped).ok_or_else(too_much)?;
     i64::try_from(value).map_err(|_| too_much())
 }
@@ -161,6 +165,10 @@ mod tests {
             ("9007199254740992", 0, 9_007_199_254_740_992),
             ("1e-400", 0, 1),
             ("0e99", 0, 0),
+            ("0.00000000000000000000000000000000000000001e41", 0, 1),
+            ("0.00000000000000000000000000000000000000001e43", 0, 100),
+            ("0.00000000000000000000000000000000000000001", 3, 1),
+            (".00000000000000000000000000000000000000000", 3, 0),
         ];
         for (text, digits, expected) in table {
             assert_eq!(exact(text, digits), Ok(expected), "{text} with {digits} digits");
@@ -182,6 +190,7 @@ mod tests {
             ("9E", "\"9E\" is more than can be counted"),
             ("9007199254740993", "\"9007199254740993\" is more than can be counted"),
             ("1e2147483647", "\"1e2147483647\" is more than can be counted"),
+            ("0.00000000000000000000000000000000000000001e2000000000", "more than can be counted"),
             ("99999999999999999999999999999999999999999", "more than can be counted"),
         ];
         for (text, problem) in table {

@@ -62,7 +62,8 @@ pub struct Tally {
 }
 
 /// A line of a test's output that begins so is told at the end.
-const COUNTS: [&str; 4] = ["sweep ", "killed at ", "1000 machines", "scheduler and planner on "];
+const COUNTS: [&str; 5] =
+    ["sweep ", "killed at ", "1000 machines", "scheduler and planner on ", "small cases: "];
 
 fn counts(line: &str) -> bool {
     // What a sweep found wrong is either shown by the test that fails, or it was to be found.

@@ -8,7 +8,7 @@ use crate::stage::store;
 use cases::{Case, PREDICATES, SINGLE, ZONE, case};
 use hostler_control_plane::catalogue::SCHEDULER_FILTERS;
 use hostler_planner::model::Cluster;
-use hostler_planner::objections;
+use hostler_planner::{Reason, objections};
 use hostler_snapshot::Dump;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -82,6 +82,23 @@ impl Tally {
     }
 }
 
+/// Filters of which one must say the same; none where a reason is not one filter's.
+fn filters_of(reason: &Reason) -> &'static [&'static str] {
+    match reason {
+        Reason::TaintNotTolerated { .. } => &["NodeUnschedulable", "TaintToleration"],
+        Reason::SelectorMismatch { .. } | Reason::NodeAffinityMismatch { .. } => &["NodeAffinity"],
+        Reason::VolumeElsewhere { .. } | Reason::NoVolumeLeft { .. } => &["VolumeBinding", "VolumeZone"],
+        Reason::TooSmall { .. } => &["NodeResourcesFit"],
+        Reason::PortTaken { .. } => &["NodePorts"],
+        Reason::AttachLimit { .. } => &["NodeVolumeLimits"],
+        Reason::AntiAffinity { .. } | Reason::Unwanted { .. } | Reason::AffinityUnmet { .. } => {
+            &["InterPodAffinity"]
+        }
+        Reason::TopologyKeyMissing { .. } | Reason::SpreadExceeded { .. } => &["PodTopologySpread"],
+        _ => &[],
+    }
+}
+
 fn disagreement(number: usize, case: &Case, answer: &Answer, tally: &mut Tally) -> Option<String> {
     let (cluster, pod) = cluster(&case.question);
     let ours = objections(&cluster, pod);
@@ -95,7 +112,10 @@ fn disagreement(number: usize, case: &Case, answer: &Answer, tally: &mut Tally) 
             "case {number}: filters one by one and together"
         );
         tally.count(&case.about, verdict);
-        if verdict.fits != objection.is_none() {
+        let filters = objection.as_ref().map_or(&[] as &[&str], filters_of);
+        let named =
+            filters.is_empty() || filters.iter().any(|own| verdict.refused.iter().any(|name| name == own));
+        if verdict.fits != objection.is_none() || !named {
             let own = objection.map_or_else(|| "it fits".to_owned(), |reason| reason.to_string());
             let their = if verdict.fits { "it fits" } else { &verdict.why };
             told.get_or_insert_with(|| {

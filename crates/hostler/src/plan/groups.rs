@@ -116,6 +116,8 @@ struct GroupText {
     paused: bool,
     #[serde(skip)]
     last_scaled: Option<i64>,
+    #[serde(skip)]
+    last_scaled_down: Option<i64>,
 }
 
 #[derive(Clone, Default, Deserialize)]
@@ -135,6 +137,7 @@ struct DownText {
     cpu_threshold: Option<i64>,
     memory_threshold: Option<i64>,
     unneeded_time: Option<i64>,
+    cooldown_seconds: Option<i64>,
 }
 
 #[derive(Clone, Default, Deserialize)]
@@ -167,6 +170,7 @@ impl From<&DownText> for ScaleDownPolicy {
             cpu_threshold: text.cpu_threshold.unwrap_or(usual.cpu_threshold),
             memory_threshold: text.memory_threshold.unwrap_or(usual.memory_threshold),
             unneeded_time: text.unneeded_time.unwrap_or(usual.unneeded_time),
+            cooldown: text.cooldown_seconds.unwrap_or(usual.cooldown),
         }
     }
 }
@@ -278,11 +282,15 @@ fn manifest(document: &Value) -> Told<GroupText> {
             *number = text.parse().map_err(|_| fault(&format!("{key}: {text:?} is no number")))?;
         }
     }
-    if let Some(time) = document.pointer("/status/lastScaleTime").and_then(Value::as_str) {
-        let time: Timestamp =
-            time.parse().map_err(|error| fault(&format!("status.lastScaleTime: {error}")))?;
-        group.last_scaled = Some(time.as_second());
-    }
+    let status = |field: &str| -> Told<Option<i64>> {
+        let text = document.get("status").and_then(|status| status.get(field)).and_then(Value::as_str);
+        let time: Option<Timestamp> =
+            text.map(str::parse).transpose().map_err(|error| fault(&format!("status.{field}: {error}")))?;
+        Ok(time.map(Timestamp::as_second))
+    };
+    group.last_scaled = status("lastScaleTime")?;
+    // Not every NodeGroup tells the two apart.
+    group.last_scaled_down = status("lastScaleDownTime")?.or(group.last_scaled);
     Ok(group)
 }
 
@@ -409,7 +417,7 @@ fn group(text: &GroupText, known: &BTreeMap<&str, Vec<Offering>>) -> Result<Grou
             .map_err(|fault| format!("consolidationPolicy: {fault}"))?,
         paused: text.paused,
         last_scale_up: text.last_scaled,
-        last_scale_down: text.last_scaled,
+        last_scale_down: text.last_scaled_down,
         ..Group::default()
     })
 }

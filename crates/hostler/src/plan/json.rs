@@ -2,7 +2,7 @@
 
 use super::{Planned, table::full_name};
 use anyhow::Context;
-use hostler_planner::{Binding, Explanation, Fate, NewMachine, NodeVerdict, Target};
+use hostler_planner::{Binding, Explanation, Fate, NewMachine, NodeVerdict, Reason, Target};
 use serde_json::{Value, json};
 
 /// The name of where a pod goes; machines of the plan are counted from zero.
@@ -44,6 +44,12 @@ fn node(planned: &Planned, verdict: &NodeVerdict) -> Value {
             "why": explanation(&why) })
 }
 
+fn reason(reason: &Reason) -> Value {
+    let mut value = serde_json::to_value(reason).unwrap_or_default();
+    value["text"] = reason.to_string().into();
+    value
+}
+
 fn explanation(explanation: &Explanation) -> Value {
     let mut value = serde_json::to_value(explanation).unwrap_or_default();
     value["text"] = explanation.to_string().into();
@@ -74,6 +80,7 @@ pub fn render(planned: &Planned) -> anyhow::Result<String> {
             "price": up.price,
             "bindings": bindings,
             "pods": pods,
+            "runner_up": up.runner_up.as_ref().map(reason),
             "groups": up.groups.iter().map(explanation).collect::<Vec<Value>>(),
         },
         "scale_down": { "removed": names, "saved": down.saved, "moves": moves, "nodes": nodes },

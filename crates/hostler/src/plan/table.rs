@@ -62,6 +62,9 @@ fn up(planned: &Planned, text: &mut String) {
             vec![number.to_string(), offering.name.clone(), group.name.clone(), zone, money(offering.price)]
         });
         table(text, &["COUNT", "OFFERING", "GROUP", "ZONE", "PRICE OF ONE"], rows.collect());
+        if let Some(runner_up) = &up.runner_up {
+            line(text, &format!("  {runner_up}"));
+        }
         let unplaced = up.unplaced().len();
         if unplaced > 0 {
             line(text, &format!("  {} without a place even so", count(unplaced, "pod")));

@@ -107,6 +107,26 @@ fn programs_get_names_and_reasons() {
     assert_eq!(plan["warnings"].as_array().unwrap().len(), warnings.lines().count());
 }
 
+#[test]
+fn the_next_best_plan_is_told() {
+    let directory = Directory::new();
+    let groups = fs::read_to_string(file("groups.yaml")).unwrap();
+    let (out, _) = planned(&[&file("dump.yaml"), "--groups", &file("groups.yaml"), "--output", "json"], "");
+    let plan: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(plan["scale_up"]["runner_up"], Value::Null, "nothing else is large enough");
+    let groups = groups
+        .replace("groups:", "- name: huge\n  cpu: 16\n  memory: 64Gi\n  monthly: 200.00\ngroups:")
+        .replace("[small, large]", "[small, large, huge]");
+    let groups = written(&directory, "groups", &groups);
+    let (out, _) = planned(&[&file("dump.yaml"), "--groups", &groups, "--output", "json"], "");
+    let plan: Value = serde_json::from_str(&out).unwrap();
+    let told = json!({ "reason": "NextBest", "machines": ["1 huge of workers"], "price": 273_972_603,
+                       "text": "the next best plan is 1 huge of workers (0.27397 per hour)" });
+    assert_eq!(plan["scale_up"]["runner_up"], told);
+    let (out, _) = planned(&[&file("dump.yaml"), "--groups", &groups], "");
+    assert!(out.contains("\n  the next best plan is 1 huge of workers (0.27397 per hour)\n"), "{out}");
+}
+
 /// The plan for programs, with other groups than those of the file.
 fn cheaper(change: impl Fn(String) -> String) -> Value {
     let directory = Directory::new();
@@ -339,6 +359,49 @@ fn node_groups_are_groups() {
     let scaled = json!({ "lastScaleTime": "2026-11-18T20:40:00Z" });
     let (_, node) = row(json!({ "autoscaler.vpsie.com/min-nodes-override": "1" }), scaled);
     assert!(node.contains("its group was scaled a moment ago"), "{node}");
+    let (out, _) = row(json!({ "autoscaler.vpsie.com/max-nodes-override": "3" }), json!({}));
+    assert!(out.contains("Scale-up: nothing to buy") && out.contains("has its 3 nodes"), "{out}");
+}
+
+/// Some NodeGroups say how long to wait after a scale-down, and when the last one was.
+#[test]
+fn a_cooldown_of_a_node_group_is_waited_for() {
+    let directory = Directory::new();
+    let offerings = "{offerings: [{name: small, cpu: 4, memory: 16Gi, monthly: 36.00}]}";
+    let offerings = written(&directory, "offerings", offerings);
+    let dump = fs::read_to_string(file("dump.yaml")).unwrap();
+    let dump = dump.replace("pool: workers", "autoscaler.vpsie.com/nodegroup: workers");
+    let row = |cooldown: Value, status: Value| {
+        let manifest = json!({
+            "apiVersion": "autoscaler.vpsie.com/v1alpha1", "kind": "NodeGroup",
+            "metadata": { "name": "workers" },
+            "spec": { "maxNodes": 9, "offeringIDs": ["small"],
+                      "scaleDownPolicy": { "cooldownSeconds": cooldown, "stabilizationWindowSeconds": 60 } },
+            "status": status,
+        });
+        let group = written(&directory, "group", &manifest.to_string());
+        let (out, _) =
+            planned(&["-", &group, "--groups", &offerings, "--now", "2026-11-18T21:00:00Z"], &dump);
+        out.lines().find(|line| line.trim_start().starts_with("node-3")).unwrap().to_owned()
+    };
+    let down =
+        json!({ "lastScaleTime": "2026-11-18T20:55:00Z", "lastScaleDownTime": "2026-11-18T20:55:00Z" });
+    for (cooldown, status, stays) in [
+        (Value::Null, down.clone(), false),
+        (json!(300), down.clone(), false),
+        (json!(301), down, true),
+        (json!(301), json!({ "lastScaleTime": "2026-11-18T20:55:00Z" }), true),
+        // It was a scale-up.
+        (
+            json!(301),
+            json!({ "lastScaleTime": "2026-11-18T20:55:00Z", "lastScaleDownTime": "2026-11-18T20:00:00Z" }),
+            false,
+        ),
+    ] {
+        let row = row(cooldown.clone(), status);
+        assert_eq!(row.contains("its group was scaled a moment ago"), stays, "{cooldown}: {row}");
+        assert_eq!(row.contains(" goes "), !stays, "{cooldown}: {row}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::intern::{Map, Pool, Set, Sym, Symbols};
 use crate::model::{
     Cluster, Effect, OwnerKind, Phase, Pod, PodSpec, Resources, Toleration, TolerationOperator, keys,
 };
-use crate::requests::effective;
+use crate::requests::{effective, raise};
 use crate::select::{Labels, Need, Test};
 use std::sync::Arc;
 
@@ -75,16 +75,21 @@ pub(crate) fn build(input: &Cluster) -> Board<'_> {
         builder.volumes.insert(key, at);
     }
     let pods = pods(&mut builder);
+    let asked = daemon_requests(&builder, &pods);
     // All of them live until the last class is found: a class is looked up by the address of its spec.
-    let specs: Vec<Arc<PodSpec>> =
-        input.daemon_sets.iter().map(|set| Arc::new(with_daemon_tolerations(&set.spec))).collect();
+    let specs: Vec<Arc<PodSpec>> = input
+        .daemon_sets
+        .iter()
+        .zip(&asked)
+        .map(|(set, asked)| Arc::new(with_requests(with_daemon_tolerations(&set.spec), asked)))
+        .collect();
     let daemons: Vec<ClassId> = input
         .daemon_sets
         .iter()
         .zip(&specs)
         .map(|(set, spec)| builder.class_of(&set.namespace, spec))
         .collect();
-    let resources = amounts(&mut builder.classes);
+    let resources = amounts(&mut builder.classes, input);
     finish(builder, resources, pods, &daemons)
 }
 
@@ -124,6 +129,48 @@ fn pods(builder: &mut Builder<'_>) -> Pods {
         pods.node.push(node.unwrap_or(NOWHERE));
     }
     pods
+}
+
+/// By daemon set: the most that its pods ask for where they run. It may be more than the daemon set says, since others may
+/// write it into the pods when they are made.
+fn daemon_requests(builder: &Builder<'_>, pods: &Pods) -> Vec<Resources> {
+    let input = builder.input;
+    let mut asked = vec![Resources::default(); input.daemon_sets.len()];
+    let numbers: Map<(&str, &str), usize> = input
+        .daemon_sets
+        .iter()
+        .enumerate()
+        .map(|(at, set)| ((set.namespace.as_str(), set.name.as_str()), at))
+        .collect();
+    if numbers.is_empty() {
+        return asked;
+    }
+    let mut seen: Set<(usize, ClassId)> = Set::default();
+    for (pod, class) in input.pods.iter().zip(&pods.class).filter(|(_, class)| **class != NO_CLASS) {
+        if let Some(owner) = pod.owner.as_ref().filter(|owner| owner.kind == OwnerKind::DaemonSet)
+            && let Some(&set) = numbers.get(&(pod.namespace.as_str(), owner.name.as_str()))
+            && seen.insert((set, *class))
+        {
+            raise(&mut asked[set], &effective(&builder.classes[*class as usize].spec));
+        }
+    }
+    asked
+}
+
+/// The same, but asking for so much at least.
+fn with_requests(mut spec: PodSpec, least: &Resources) -> PodSpec {
+    let own = effective(&spec);
+    let overhead = &mut spec.overhead;
+    overhead.cpu += (least.cpu - own.cpu).max(0);
+    overhead.memory += (least.memory - own.memory).max(0);
+    overhead.ephemeral_storage += (least.ephemeral_storage - own.ephemeral_storage).max(0);
+    for (name, amount) in &least.extended {
+        let lacking = amount - own.extended.get(name).copied().unwrap_or(0);
+        if lacking > 0 {
+            *overhead.extended.entry(name.clone()).or_default() += lacking;
+        }
+    }
+    spec
 }
 
 pub(crate) fn expendable(input: &Cluster, pod: &Pod) -> bool {
@@ -255,8 +302,8 @@ fn relevant_keys(builder: &mut Builder<'_>) -> Set<Sym> {
     relevant
 }
 
-/// Requests as vectors; the names of the resources in their order.
-fn amounts(classes: &mut [Class]) -> Vec<String> {
+/// Requests as vectors; the names of the resources in their order. What is limited counts though nobody asks for it.
+fn amounts(classes: &mut [Class], input: &Cluster) -> Vec<String> {
     let effective: Vec<Resources> = classes.iter().map(|class| effective(&class.spec)).collect();
     let mut names: Vec<String> =
         ["cpu", "memory", "ephemeral-storage", "pods"].into_iter().map(str::to_owned).collect();
@@ -265,6 +312,12 @@ fn amounts(classes: &mut [Class]) -> Vec<String> {
             if !names.contains(name) {
                 names.push(name.clone());
             }
+        }
+    }
+    let limits = input.groups.iter().map(|group| &group.limits).chain([&input.settings.limits]);
+    for name in limits.flat_map(|limits| limits.keys()).filter(|name| *name != "nodes") {
+        if !names.contains(name) {
+            names.push(name.clone());
         }
     }
     for (class, request) in classes.iter_mut().zip(&effective) {

@@ -119,11 +119,20 @@ pub struct ScaleDownPolicy {
     pub memory_threshold: i64,
     /// Seconds a node must have been unneeded.
     pub unneeded_time: i64,
+    /// Seconds to wait after the group gave nodes back, where that is longer than the window.
+    pub cooldown: i64,
 }
 
 impl Default for ScaleDownPolicy {
     fn default() -> Self {
-        Self { enabled: true, window: 600, cpu_threshold: 50, memory_threshold: 50, unneeded_time: 600 }
+        Self {
+            enabled: true,
+            window: 600,
+            cpu_threshold: 50,
+            memory_threshold: 50,
+            unneeded_time: 600,
+            cooldown: 0,
+        }
     }
 }
 

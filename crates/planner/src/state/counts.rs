@@ -170,7 +170,7 @@ impl State<'_> {
     }
 
     /// The domains that a node adds to those over which spread is measured.
-    fn count_domains(&mut self, place: usize, delta: i32) {
+    pub(super) fn count_domains(&mut self, place: usize, delta: i32) {
         let board = self.board;
         let node = u32::try_from(place).unwrap_or(u32::MAX);
         let class = self.places[place].class;

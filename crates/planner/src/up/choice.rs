@@ -1,13 +1,13 @@
 //! Which offerings a solution may use, and the best of several solutions.
 
-use super::{Served, Solution};
+use super::{Served, Solution, compare_unserved};
 use crate::board::{Board, NodeOrigin};
 use crate::market::{Ledger, Market};
 use crate::model::Preferences;
 use crate::pack::{Demand, Packing, order};
 use crate::reason::Reason;
 use crate::state::{Law, State, TemplateId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// By group: why it does not grow.
 pub(crate) fn gates(board: &Board<'_>) -> Vec<Option<Reason>> {
@@ -33,30 +33,34 @@ pub(crate) fn gates(board: &Board<'_>) -> Vec<Option<Reason>> {
 
 /// Without mixing, the type a group keeps to once it has nodes: the one most of them are of.
 pub(crate) fn kept_type<'b>(board: &'b Board<'_>, group: usize) -> Option<&'b str> {
-    kept_type_among(board, group, |_| true)
+    kept_type_among(board, group, |_| true, &[])
 }
 
-/// The same, if there were only these nodes.
+/// The same, if there were only these nodes, and new ones.
 pub(crate) fn kept_type_among<'b>(
     board: &'b Board<'_>,
     group: usize,
     among: impl Fn(usize) -> bool,
+    new: &[TemplateId],
 ) -> Option<&'b str> {
     let input = &board.input.groups[group];
     if input.mixing {
         return None;
     }
     let mut count: BTreeMap<&str, (u32, bool)> = BTreeMap::new();
-    let nodes = board.nodes.iter().enumerate().filter(|(at, _)| among(*at));
-    for (_, node) in nodes.filter(|(_, node)| node.group == Some(group)) {
-        let name = match node.origin {
-            NodeOrigin::Existing(at) => board.input.nodes[at].offering.as_deref(),
-            NodeOrigin::Machine(at) => Some(board.input.machines[at].offering.as_str()),
-        };
-        if let Some(name) = name {
-            let entry = count.entry(name).or_insert_with(|| (0, Some(name) == input.preferred.as_deref()));
-            entry.0 += 1;
+    let nodes = board.nodes.iter().enumerate().filter(|(at, _)| among(*at)).map(|(_, node)| node);
+    let types = nodes.filter(|node| node.group == Some(group)).filter_map(|node| match node.origin {
+        NodeOrigin::Existing(at) => board.input.nodes[at].offering.as_deref(),
+        NodeOrigin::Machine(at) => {
+            let machine = &board.input.machines[at];
+            // It will be no node of any type.
+            (!machine.failed).then_some(machine.offering.as_str())
         }
+    });
+    let new = new.iter().map(|template| &board.templates[*template as usize]);
+    let new = new.filter(|kind| kind.group == group).map(|kind| offering_name(board, group, kind.offering));
+    for name in types.chain(new) {
+        count.entry(name).or_insert_with(|| (0, Some(name) == input.preferred.as_deref())).0 += 1;
     }
     count.into_iter().rev().max_by_key(|(_, rank)| *rank).map(|(name, _)| name)
 }
@@ -82,13 +86,14 @@ pub(crate) fn offering_name<'b>(board: &'b Board<'_>, group: usize, offering: us
 /// So many types of one group are tried where it must choose one for all its nodes.
 const TYPES: usize = 24;
 
+/// The best solution, and the best of those that do without one of its types.
 pub(crate) fn best(
     state: &mut State<'_>,
     board: &Board<'_>,
     gates: &[Option<Reason>],
     ledger: &Ledger,
     served: &Served,
-) -> Solution {
+) -> (Solution, Option<Solution>) {
     let open = open_templates(board, gates);
     let undecided = undecided(board, &open, &served.left);
     let mut chosen: BTreeMap<usize, &str> =
@@ -108,9 +113,7 @@ pub(crate) fn best(
             let mut other = chosen.clone();
             other.insert(*group, name);
             let solution = solve(state, &market(&other), ledger, served);
-            let preferred = board.input.groups[*group].preferred.as_deref() == Some(*name);
-            let tie = preferred && solution.compare(&best) == std::cmp::Ordering::Equal;
-            if tie || solution.better(Some(&best)) {
+            if solution.better(&best, board) {
                 best = solution;
                 chosen = other;
             }
@@ -123,12 +126,70 @@ pub(crate) fn best(
         for markets in crate::search::markets(board, &open, &undecided, &chosen) {
             let found = crate::search::improve(state, &markets, ledger, served, best.clone());
             let found = verified(state, served, found);
-            if found.better(Some(&best)) {
+            if found.better(&best, board) {
                 best = found;
             }
         }
     }
-    best
+    let Some(second) = second(state, board, ledger, served, &open, &undecided, &best) else {
+        return (best, None);
+    };
+    if second.better(&best, board) { (second, Some(best)) } else { (best, Some(second)) }
+}
+
+/// A second solution is looked for where there are no more pods, no more classes times templates and no more types.
+const SECOND: (i64, usize, usize) = (1_000, 20_000, 8);
+
+fn second(
+    state: &mut State<'_>,
+    board: &Board<'_>,
+    ledger: &Ledger,
+    served: &Served,
+    open: &[TemplateId],
+    undecided: &[(usize, Vec<&str>)],
+    best: &Solution,
+) -> Option<Solution> {
+    let kind = |template: TemplateId| {
+        let kind = &board.templates[template as usize];
+        (kind.group, offering_name(board, kind.group, kind.offering))
+    };
+    let bought: BTreeSet<(usize, &str)> = best.opened.iter().map(|template| kind(*template)).collect();
+    let pods: i64 = served.left.iter().map(|demand| demand.count).sum();
+    let (most_pods, most_work, most_types) = SECOND;
+    if pods == 0
+        || pods > most_pods
+        || served.left.len() * open.len() > most_work
+        || bought.len() > most_types
+    {
+        return None;
+    }
+    let mut second: Option<Solution> = None;
+    for without in &bought {
+        // A group that has no type yet keeps to the one it got, or starts with the next one.
+        let only = |group: usize| {
+            let (_, names) = undecided.iter().find(|(own, _)| *own == group)?;
+            let got = bought.iter().find(|own| own.0 == group && *own != without);
+            let next = || names.iter().copied().find(|name| (group, *name) != *without);
+            Some(got.map_or_else(next, |(_, name)| Some(*name)))
+        };
+        let may = |template: &TemplateId| {
+            let (group, name) = kind(*template);
+            (group, name) != *without && only(group).is_none_or(|only| only == Some(name))
+        };
+        let market = Market::new(board, open.iter().copied().filter(may).collect());
+        // Whoever looked last may have taken back what fits where nodes are.
+        state.rollback(served.mark);
+        for put in &served.puts {
+            state.place(put.class, put.node, put.count);
+        }
+        let solution = solve(state, &market, ledger, served);
+        let solution = verified(state, served, solution);
+        let as_good = compare_unserved(&solution.unserved, &best.unserved).is_le();
+        if as_good && second.as_ref().is_none_or(|second| solution.better(second, board)) {
+            second = Some(solution);
+        }
+    }
+    second
 }
 
 /// New nodes come with daemon pods. Where those count for others, all of them are there before the first pod is bound to
@@ -231,20 +292,20 @@ fn solve(state: &mut State<'_>, market: &Market, ledger: &Ledger, served: &Serve
     let mut best = attempt(state, market, ledger, served, &plain, Way::Classes { early: false });
     if !below.is_empty() {
         let other = attempt(state, market, ledger, served, &plain, Way::Classes { early: true });
-        if other.better(Some(&best)) {
+        if other.better(&best, board) {
             best = other;
         }
     }
     if !best.left.is_empty() {
         let urgent = order(state, market, &served.left, true);
         let other = attempt(state, market, ledger, served, &urgent, Way::Classes { early: true });
-        if other.better(Some(&best)) {
+        if other.better(&best, board) {
             best = other;
         }
     }
     if ignores_preferences(board) && crate::pattern::affordable(market, &served.left) {
         let other = attempt(state, market, ledger, served, &plain, Way::Patterns);
-        if other.better(Some(&best)) {
+        if other.better(&best, board) {
             best = other;
         }
     }

@@ -380,6 +380,21 @@ fn known_size(cluster: &Cluster, group: &Group, offering: &Offering) -> Resource
     }
 }
 
+/// What a node has; one that does not say yet has what others of its kind have.
+fn size_of(cluster: &Cluster, node: &Node, booting: bool) -> Resources {
+    let unknown = booting && node.allocatable.cpu == 0 && node.allocatable.memory == 0;
+    let group = cluster.groups.iter().find(|group| Some(&group.name) == node.group.as_ref());
+    let offering = group.and_then(|group| {
+        let mut all = group.offerings.iter().filter(|own| Some(&own.name) == node.offering.as_ref());
+        let zone = node.labels.get(keys::ZONE);
+        all.clone().find(|own| own.zone.as_ref() == zone).or_else(|| all.next())
+    });
+    match (group, offering) {
+        (Some(group), Some(offering)) if unknown => known_size(cluster, group, offering),
+        _ => node.allocatable.clone(),
+    }
+}
+
 fn unborn(cluster: &Cluster, group: &Group, offering: &Offering, name: &str) -> Host {
     let mut labels = BTreeMap::from([
         (keys::OS.to_owned(), "linux".to_owned()),
@@ -421,6 +436,31 @@ fn greet(cluster: &Cluster, host: &mut Host, there: &[(String, String)]) {
                 operator: TolerationOperator::Exists,
                 ..Toleration::default()
             });
+        }
+        // Its pods may ask for more than it says.
+        let own = requests(&spec);
+        for pod in &cluster.pods {
+            let of_set = pod.namespace == set.namespace
+                && pod.owner == Some(Owner { kind: OwnerKind::DaemonSet, name: set.name.clone() });
+            if !of_set || pod.phase == Phase::Finished {
+                continue;
+            }
+            for (name, amount) in requests(&pod.spec) {
+                let more = amount - own.get(&name).copied().unwrap_or(0);
+                let overhead = &mut spec.overhead;
+                let before = set.spec.overhead.clone();
+                let (most, base) = match name.as_str() {
+                    "cpu" => (&mut overhead.cpu, before.cpu),
+                    "memory" => (&mut overhead.memory, before.memory),
+                    "ephemeral-storage" => (&mut overhead.ephemeral_storage, before.ephemeral_storage),
+                    "pods" => continue,
+                    other => (
+                        overhead.extended.entry(other.to_owned()).or_default(),
+                        before.extended.get(other).copied().unwrap_or(0),
+                    ),
+                };
+                *most = (*most).max(base + more.max(0));
+            }
         }
         if wants_node(&spec, host)
             && tolerates(&spec, host)
@@ -464,7 +504,12 @@ pub fn world(cluster: &Cluster) -> World<'_> {
         let young = cluster.now - node.created < cluster.settings.startup_time;
         let booting = young && !node.ready;
         let group = cluster.groups.iter().find(|g| Some(&g.name) == node.group.as_ref());
-        let status = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+        let status = [
+            "node.kubernetes.io/not-ready",
+            "node.kubernetes.io/unreachable",
+            "node.kubernetes.io/network-unavailable",
+            "node.cloudprovider.kubernetes.io/uninitialized",
+        ];
         let mut taints: Vec<Taint> = node
             .taints
             .iter()
@@ -479,7 +524,7 @@ pub fn world(cluster: &Cluster) -> World<'_> {
             name: node.name.clone(),
             labels: node.labels.clone(),
             taints,
-            size: node.allocatable.clone(),
+            size: size_of(cluster, node, booting),
             limits: node.attach_limits.clone(),
             closed: node.draining || !(node.ready || booting),
             guests: Vec::new(),

@@ -1,10 +1,11 @@
 //! Consolidation: plans by the checker's rules, tables of nodes that stay, and what becomes of them.
 
 use crate::properties::seeds;
-use crate::{generate, giving_back, replay};
+use crate::{generate, giving_back, moments, replay};
 use hostler_planner::model::*;
 use hostler_planner::{
-    Consolidated, Explanation, NewMachine, Reason, Target, consolidate, consolidate_while, scale_up,
+    Consolidated, Explanation, NewMachine, Reason, Target, consolidate, consolidate_while, scale_down,
+    scale_up,
 };
 
 /// Groups of several types, nodes that rested or not.
@@ -100,15 +101,20 @@ const MISSED: u64 = 38_163;
 #[test]
 fn what_is_replaced_costs_less_and_leaves_no_pod_behind() {
     let (mut removed, mut replaced, mut together, mut pods, mut contented) = (0, 0, 0, 0, 0);
-    for seed in seeds(4_000).chain([MISSED]) {
-        let cluster = random(seed, &generate::SETTLED);
+    let (mut several, mut missed) = (0, 0);
+    for seed in seeds(8_000).chain([MISSED]) {
+        let tight = seed % 4 == 3 && seed != MISSED;
+        let cluster = if tight { giving_back::tight(seed) } else { random(seed, &generate::SETTLED) };
         let plan = consolidate(&cluster);
         replay::consolidated(&cluster, &plan).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         assert_eq!(plan, consolidate(&cluster), "seed {seed}: the same input gives the same plan");
+        let again = |reason: &Reason| matches!(reason, Reason::BoughtAgain { .. });
+        missed += plan.nodes.iter().filter(|verdict| again(&verdict.reason)).count();
         for step in &plan.steps {
             removed += step.removed.len();
             replaced += usize::from(!step.machines.is_empty());
             together += usize::from(step.removed.len() > 1);
+            several += usize::from(step.machines.len() > 1);
             pods += step.moves.len();
         }
         let after = afterwards(&cluster, &plan);
@@ -127,15 +133,24 @@ fn what_is_replaced_costs_less_and_leaves_no_pod_behind() {
         let content = before.machines.is_empty() && before.unplaced().is_empty();
         if content && !plan.steps.is_empty() && !short {
             contented += 1;
-            let then = scale_up(&after);
-            assert!(then.machines.is_empty(), "seed {seed}: it grows by {:?}", then.machines);
+            let removed: Vec<usize> = plan.steps.iter().flat_map(|step| &step.removed).copied().collect();
+            let moved: Vec<usize> =
+                plan.steps.iter().flat_map(|step| &step.moves).map(|own| own.pod).collect();
+            let leaving = moments::leaving(&cluster, &removed, &plan.machines);
+            let evicted = moments::evicted(&cluster, &removed, &plan.machines, &moved, seed);
+            for (when, then) in [("bound", &after), ("leaving", &leaving), ("evicted", &evicted)] {
+                let then = scale_up(then);
+                assert!(then.machines.is_empty(), "seed {seed}, {when}: it grows by {:?}", then.machines);
+                assert!(then.unplaced().is_empty(), "seed {seed}, {when}: {:?}", then.unplaced());
+            }
         }
     }
     println!(
-        "{removed} nodes with {pods} pods gone, {replaced} steps with machines, {together} of several nodes, {contented} content before and after"
+        "{removed} nodes with {pods} pods gone, {replaced} steps with machines, {several} with several, {together} of several nodes, {contented} content before and after, {missed} stay since they would be bought again"
     );
     if std::env::var("HOSTLER_SEED").is_err() {
         assert!(removed > 500 && replaced > 100 && together > 10 && pods > 500 && contented > 200);
+        assert!(several > 0 && missed > 0);
     }
 }
 
@@ -303,6 +318,106 @@ fn several_nodes_are_replaced_by_one() {
     assert_eq!(plan.steps[0].removed.len(), 2);
     cluster.groups[0].offerings[1].price = 171;
     assert!(consolidate(&cluster).steps.is_empty(), "fifteen percent are thirty");
+}
+
+/// One dear node for two cheap ones, and two for three.
+#[test]
+fn nodes_are_replaced_by_several() {
+    let mut cluster = dear();
+    let quarter = Resources::new(250, 300).with_pods(10);
+    cluster.groups[0].offerings[1] = Offering {
+        name: "quarter".to_owned(),
+        allocatable: Some(quarter.clone()),
+        capacity: quarter,
+        price: 30,
+        ..Offering::default()
+    };
+    cluster.pods = vec![
+        giving_back::pod("full", "n1", 1_000),
+        giving_back::pod("a", "n7", 240),
+        giving_back::pod("b", "n7", 230),
+    ];
+    let plan = consolidate(&cluster);
+    replay::consolidated(&cluster, &plan).unwrap();
+    let steps: Vec<(usize, usize)> =
+        plan.steps.iter().map(|step| (step.removed.len(), step.machines.len())).collect();
+    assert_eq!((steps, plan.saved), (vec![(1, 2)], 40));
+    // For one of them it would take two of these, which is too dear; for both three are enough.
+    cluster.pods.clear();
+    for (at, node) in ["n1", "n1", "n1", "n7", "n7", "n7"].into_iter().enumerate() {
+        cluster.pods.push(giving_back::pod(&format!("db-{at}"), node, 333));
+    }
+    let larger = Resources::new(667, 700).with_pods(10);
+    cluster.groups[0].offerings[1] = Offering {
+        name: "larger".to_owned(),
+        allocatable: Some(larger.clone()),
+        capacity: larger,
+        price: 55,
+        ..Offering::default()
+    };
+    let plan = consolidate(&cluster);
+    replay::consolidated(&cluster, &plan).unwrap();
+    let steps: Vec<(usize, usize)> =
+        plan.steps.iter().map(|step| (step.removed.len(), step.machines.len())).collect();
+    assert_eq!((steps, plan.saved), (vec![(2, 3)], 35));
+}
+
+/// Five nodes of which each has what fills one of five others, and so has each of these room for one: the first four can
+/// go. With the pods of all five in one heap the scale-up would not find that way again.
+fn puzzle() -> Cluster {
+    let mut cluster = dear();
+    let group = &mut cluster.groups[0];
+    (group.min, group.max) = (0, 20);
+    group.scale_down.cpu_threshold = 101;
+    group.offerings.truncate(1);
+    let node = cluster.nodes[0].clone();
+    (cluster.nodes, cluster.pods) = (Vec::new(), Vec::new());
+    for at in 0..5 {
+        let name = format!("full{at}");
+        for (which, cpu) in [400, 300, 300].into_iter().enumerate() {
+            cluster.pods.push(giving_back::pod(&format!("p{at}{which}"), &name, cpu));
+        }
+        cluster.nodes.push(Node { name, ..node.clone() });
+    }
+    for at in 0..5 {
+        cluster.nodes.push(Node { name: format!("free{at}"), group: None, ..node.clone() });
+    }
+    cluster
+}
+
+#[test]
+fn what_the_scale_up_would_not_find_again_stays() {
+    let cluster = puzzle();
+    let plan = consolidate(&cluster);
+    replay::consolidated(&cluster, &plan).unwrap();
+    let removed: Vec<usize> = plan.steps.iter().flat_map(|step| &step.removed).copied().collect();
+    assert_eq!(removed, [0, 1, 2, 3]);
+    let reason = Explanation::node("full4", plan.nodes[4].reason.clone()).to_string();
+    assert!(reason.starts_with("node full4 kept: without it another would be bought for pod p"), "{reason}");
+    let leaving = moments::leaving(&cluster, &removed, &[]);
+    assert!(scale_up(&leaving).machines.is_empty());
+    // All five is what would be too much.
+    let leaving = moments::leaving(&cluster, &[0, 1, 2, 3, 4], &[]);
+    assert_eq!(scale_up(&leaving).machines.len(), 1, "the puzzle is none any more");
+    // Scale-down is asked the same.
+    let down = scale_down(&cluster);
+    replay::down(&cluster, &down).unwrap();
+    assert_eq!(down.removed, [0, 1, 2, 3]);
+    assert!(matches!(down.nodes[4].reason, Reason::BoughtAgain { .. }), "{:?}", down.nodes[4].reason);
+}
+
+/// What was found to be good when the caller had enough is not lost by what was not.
+#[test]
+fn a_step_too_many_does_not_cost_the_others() {
+    let cluster = puzzle();
+    let mut asked = 0;
+    let plan = consolidate_while(&cluster, |_| {
+        asked += 1;
+        asked <= 5
+    });
+    replay::consolidated(&cluster, &plan).unwrap();
+    let removed: Vec<usize> = plan.steps.iter().flat_map(|step| &step.removed).copied().collect();
+    assert_eq!(removed, [0, 1, 2, 3]);
 }
 
 /// The second step knows what the first one bought.

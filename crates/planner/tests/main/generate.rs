@@ -187,7 +187,32 @@ pub fn spec(rng: &mut Rng, claims: usize) -> PodSpec {
         let term = node_term(rng);
         spec.affinity.node.preferred.push(Weighted { weight: rng.i32(1..50), term });
     }
+    // What came later draws from a copy, so that the cases of before stay what they were.
+    rarer(&mut rng.clone(), &mut spec, app);
     spec
+}
+
+fn rarer(rng: &mut Rng, spec: &mut PodSpec, app: &str) {
+    if chance(rng, 10) {
+        let term = pod_term(rng, app);
+        spec.affinity.pods.preferred.push(Weighted { weight: rng.i32(1..50), term });
+    }
+    if chance(rng, 6) {
+        // Less than the containers ask for is possible too.
+        let mut whole = amounts(rng);
+        whole.ephemeral_storage = 0;
+        if chance(rng, 30) {
+            whole.cpu = 0;
+        }
+        spec.pod_requests = Some(whole);
+    }
+    if chance(rng, 5) {
+        let page = word(rng, &["hugepages-2Mi", "hugepages-1Gi"]).to_owned();
+        spec.containers[0].requests.extended.insert(page, rng.i64(1..3) * 100);
+    }
+    if chance(rng, 2) {
+        spec.resource_claims.push("device".to_owned());
+    }
 }
 
 fn storage(rng: &mut Rng, cluster: &mut Cluster) -> usize {
@@ -255,6 +280,7 @@ fn volumes_by_hand(rng: &mut Rng, cluster: &mut Cluster) {
         };
         cluster.volumes.push(PersistentVolume {
             name: format!("by-hand{at}"),
+            local: chance(&mut rng.clone(), 40),
             node_affinity: requirement.map(|own| vec![NodeTerm { labels: vec![own], fields: Vec::new() }]),
             available: chance(rng, 90),
             class: Some(word(rng, &["by-hand", "by-hand", "waits"]).to_owned()),
@@ -307,6 +333,16 @@ fn group(rng: &mut Rng, at: usize, bounds: &Bounds, offerings: usize) -> Group {
     }
     if chance(rng, 30) && !group.offerings.is_empty() {
         group.preferred = Some(group.offerings[0].name.clone());
+    }
+    let rng = &mut rng.clone();
+    for offering in &mut group.offerings {
+        if chance(rng, 30) {
+            offering.capacity.extended.insert("hugepages-2Mi".to_owned(), 300);
+            offering.allocatable = Some(offering.capacity.clone());
+        }
+    }
+    if chance(rng, 10) {
+        group.limits.insert("memory".to_owned(), rng.i64(2..12) * 1000);
     }
     group
 }
@@ -392,7 +428,60 @@ pub fn cluster(seed: u64, bounds: &Bounds) -> Cluster {
         cluster.daemon_sets.push(daemon);
     }
     pods(rng, &mut cluster, bounds, claims);
+    let rng = &mut rng.clone();
+    if chance(rng, 12) {
+        let (resource, limit) =
+            *pick(rng, &[("nodes", 3), ("nodes", 6), ("cpu", 7_000), ("memory", 8_000), ("gpu", 2)]);
+        cluster.settings.limits.insert(resource.to_owned(), limit);
+    }
+    agents(rng, &mut cluster);
+    beginners(rng, &mut cluster);
     cluster
+}
+
+/// The daemon set has a host port, or its pods ask for more than it says.
+fn agents(rng: &mut Rng, cluster: &mut Cluster) {
+    let Some(set) = cluster.daemon_sets.first_mut() else { return };
+    if chance(rng, 40) {
+        let port = *pick(rng, &[80, 81, 9_100]);
+        Arc::make_mut(&mut set.spec).containers[0].host_ports.push(HostPort { port, ..HostPort::default() });
+    }
+    let mut spec = (*set.spec).clone();
+    spec.containers[0].requests = Resources::new(rng.i64(0..4) * 100, rng.i64(0..3) * 50);
+    let (namespace, owner) = (set.namespace.clone(), set.name.clone());
+    for at in 0..cluster.nodes.len() {
+        if chance(rng, 20) {
+            cluster.pods.push(Pod {
+                namespace: namespace.clone(),
+                name: format!("agent{at}"),
+                owner: Some(Owner { kind: OwnerKind::DaemonSet, name: owner.clone() }),
+                phase: Phase::Running,
+                node: Some(cluster.nodes[at].name.clone()),
+                spec: Arc::new(spec.clone()),
+                ..Pod::default()
+            });
+        }
+    }
+}
+
+/// Nodes that start do not know their size yet, and have taints that say so.
+fn beginners(rng: &mut Rng, cluster: &mut Cluster) {
+    let now = cluster.now;
+    for node in cluster.nodes.iter_mut().filter(|node| !node.ready && now - node.created < 900) {
+        if chance(rng, 50) && node.group.is_some() {
+            node.allocatable = Resources::default();
+        }
+        let taint = word(
+            rng,
+            &[
+                "node.kubernetes.io/not-ready",
+                "node.kubernetes.io/unreachable",
+                "node.kubernetes.io/network-unavailable",
+                "node.cloudprovider.kubernetes.io/uninitialized",
+            ],
+        );
+        node.taints.push(Taint::new(taint, "", Effect::NoSchedule));
+    }
 }
 
 fn pods(rng: &mut Rng, cluster: &mut Cluster, bounds: &Bounds, claims: usize) {

@@ -1,9 +1,9 @@
 //! Scale-down: the checker's rules for nodes that go, and tables of nodes that stay.
 
 use crate::properties::seeds;
-use crate::{generate, replay};
+use crate::{generate, moments, replay};
 use hostler_planner::model::*;
-use hostler_planner::{Explanation, Fate, Reason, Target, scale_down, scale_up, usage};
+use hostler_planner::{Explanation, Fate, NodeVerdict, Reason, Target, scale_down, scale_up, usage};
 use std::sync::Arc;
 
 pub fn random(seed: u64, bounds: &generate::Bounds) -> Cluster {
@@ -40,16 +40,56 @@ pub fn random(seed: u64, bounds: &generate::Bounds) -> Cluster {
     cluster
 }
 
+/// Pods of a few sizes, and little room: what was packed in one order does not fit in every other.
+pub fn tight(seed: u64) -> Cluster {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut cluster = pair();
+    let group = &mut cluster.groups[0];
+    (group.min, group.max, group.mixing) = (0, 50, true);
+    group.scale_down.cpu_threshold = 101;
+    group.consolidation.enabled = true;
+    let double = Resources::new(2000, 2000).with_pods(20);
+    group.offerings.push(Offering {
+        name: "double".to_owned(),
+        allocatable: Some(double.clone()),
+        capacity: double,
+        price: 18,
+        ..Offering::default()
+    });
+    let node = cluster.nodes[0].clone();
+    (cluster.nodes, cluster.pods) = (Vec::new(), Vec::new());
+    let sizes = [[400, 300, 300], [500, 350, 150], [260, 240, 330], [450, 280, 270]][rng.usize(..4)];
+    for at in 0..rng.usize(8..18) {
+        let name = format!("n{at}");
+        let lone = rng.u32(..2) > 0;
+        let most = if lone { rng.i64(0..4) } else { rng.i64(5..11) } * 100;
+        let mut there = 0;
+        loop {
+            let cpu = sizes[rng.usize(..3)];
+            if there + cpu > most {
+                break;
+            }
+            there += cpu;
+            cluster.pods.push(pod(&format!("p{}", cluster.pods.len()), &name, cpu));
+        }
+        let group = (!lone).then(|| "g".to_owned());
+        cluster.nodes.push(Node { name, group, ..node.clone() });
+    }
+    cluster
+}
+
 /// Here the scale-up needed a node that was found not to be needed.
 const MISSED: [u64; 2] = [8_376, 82_783];
 
 #[test]
 fn what_goes_leaves_no_pod_behind() {
-    let (mut removed, mut contented) = (0, 0);
+    let (mut removed, mut contented, mut missed) = (0, 0, 0);
     for seed in seeds(3_000).chain(MISSED) {
         let bounds = if seed % 2 == 0 { &generate::MEDIUM } else { &generate::SETTLED };
-        let cluster = random(seed, bounds);
+        let cluster = if seed % 4 == 3 { tight(seed) } else { random(seed, bounds) };
         let plan = scale_down(&cluster);
+        let again = |verdict: &&NodeVerdict| matches!(verdict.reason, Reason::BoughtAgain { .. });
+        missed += plan.nodes.iter().filter(again).count();
         removed += plan.removed.len();
         replay::down(&cluster, &plan).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         assert_eq!(plan.nodes.len(), cluster.nodes.len(), "seed {seed}: a reason for every node");
@@ -68,12 +108,20 @@ fn what_goes_leaves_no_pod_behind() {
         let content = before.machines.is_empty() && before.unplaced().is_empty();
         if content && !gone.is_empty() && cluster.groups.iter().all(|group| group.min == 0) {
             contented += 1;
-            let then = scale_up(&after);
-            assert!(then.machines.is_empty(), "seed {seed}: it grows by {:?}", then.machines);
+            let moved: Vec<usize> = plan.moves.iter().map(|binding| binding.pod).collect();
+            let leaving = moments::leaving(&cluster, &plan.removed, &[]);
+            let evicted = moments::evicted(&cluster, &plan.removed, &[], &moved, seed);
+            for (when, then) in [("bound", &after), ("leaving", &leaving), ("evicted", &evicted)] {
+                let then = scale_up(then);
+                assert!(then.machines.is_empty(), "seed {seed}, {when}: it grows by {:?}", then.machines);
+                assert!(then.unplaced().is_empty(), "seed {seed}, {when}: {:?}", then.unplaced());
+            }
         }
     }
+    println!("{removed} nodes gone, {missed} stay since they would be bought again, {contented} content");
     if std::env::var("HOSTLER_SEED").is_err() {
         assert!(removed > 200 && contented > 100, "only {removed}, {contented}");
+        assert!(missed > 0);
     }
 }
 
@@ -134,6 +182,26 @@ fn of_the_system(cluster: &mut Cluster, created: Time) {
     cluster.pods[1].created = created;
 }
 
+/// The second pod's volume, local or not; or a claim that nobody knows.
+fn claim(cluster: &mut Cluster, local: Option<bool>) {
+    let source = VolumeSource::Claim("data".to_owned());
+    let spec = Arc::make_mut(&mut cluster.pods[1].spec);
+    spec.volumes.push(Volume { name: "data".to_owned(), source });
+    if let Some(local) = local {
+        cluster.volumes.push(PersistentVolume {
+            name: "disk".to_owned(),
+            local,
+            ..PersistentVolume::default()
+        });
+        cluster.claims.push(Claim {
+            namespace: "default".to_owned(),
+            name: "data".to_owned(),
+            volume: Some("disk".to_owned()),
+            ..Claim::default()
+        });
+    }
+}
+
 #[test]
 fn a_node_stays_for_a_reason() {
     type Change = fn(&mut Cluster);
@@ -145,6 +213,54 @@ fn a_node_stays_for_a_reason() {
         (
             |c| c.groups[0].last_scale_up = Some(9_900),
             "node n7 kept: its group was scaled a moment ago, rests until 10500",
+        ),
+        (
+            |c| c.groups[0].last_scale_down = Some(9_401),
+            "node n7 kept: its group was scaled a moment ago, rests until 10001",
+        ),
+        (|c| c.groups[0].last_scale_down = Some(9_400), "node n7: goes, its 1 pods fit elsewhere"),
+        (
+            |c| {
+                c.groups[0].scale_down.cooldown = 700;
+                c.groups[0].last_scale_down = Some(9_301);
+            },
+            "node n7 kept: its group was scaled a moment ago, rests until 10001",
+        ),
+        (
+            |c| {
+                c.groups[0].scale_down.cooldown = 700;
+                c.groups[0].last_scale_up = Some(9_301);
+            },
+            "node n7: goes, its 1 pods fit elsewhere",
+        ),
+        (
+            |c| {
+                c.nodes[1].ready = false;
+                c.nodes[1].created = 9_101;
+            },
+            "node n7 kept: is still starting",
+        ),
+        (
+            |c| {
+                c.nodes[1].ready = false;
+                c.nodes[1].created = 9_100;
+            },
+            "node n7 kept: is not ready",
+        ),
+        (|c| c.nodes[1].draining = true, "node n7 kept: is on its way out"),
+        (|c| claim(c, Some(true)), "node n7 kept: pod db-0 keeps data on the node in volume data"),
+        (|c| claim(c, Some(false)), "node n7: goes, its 1 pods fit elsewhere"),
+        (|c| claim(c, None), "node n7 kept: pod db-0 fits nowhere else (node n1: claim data does not exist)"),
+        (
+            |c| {
+                c.pods.push(Pod {
+                    node: None,
+                    nominated_node: Some("n7".to_owned()),
+                    phase: Phase::Pending,
+                    ..pod("next", "", 10)
+                });
+            },
+            "node n7 kept: pod next waits for room",
         ),
         (|c| c.nodes[1].unneeded_since = Some(9_800), "node n7 kept: not needed since 9800, goes at 10400"),
         (|c| c.nodes[1].ready = false, "node n7 kept: is not ready"),
@@ -257,6 +373,23 @@ fn a_node_stays_for_a_reason() {
         let goes = matches!(verdict.reason, Reason::Empty | Reason::PodsFitElsewhere { .. });
         assert_eq!(verdict.fate == Fate::Remove, goes, "{words}");
     }
+}
+
+/// Since when a node is not needed is told again and again, and from now on where it was not known.
+#[test]
+fn since_when_a_node_is_not_needed_is_told() {
+    for (known, told) in
+        [(Some(9_800), Some(9_800)), (None, Some(10_000)), (Some(9_401), Some(9_401)), (Some(9_400), None)]
+    {
+        let mut cluster = pair();
+        cluster.nodes[1].unneeded_since = known;
+        let fate = scale_down(&cluster).nodes[1].fate.clone();
+        assert_eq!(fate, told.map_or(Fate::Remove, |since| Fate::Unneeded { since }), "{known:?}");
+    }
+    let mut cluster = pair();
+    cluster.nodes[1].unneeded_since = Some(9_000);
+    cluster.groups[0].last_scale_up = Some(9_900);
+    assert_eq!(scale_down(&cluster).nodes[1].fate, Fate::Unneeded { since: 9_000 }, "while the group rests");
 }
 
 #[test]
@@ -380,7 +513,9 @@ fn the_trigger_does_not_fire_for_what_was_given_back() {
             assert!(verdict.hot_since.is_none(), "seed {seed}: {:?}", verdict.reason);
         }
     }
-    assert!(removed > 100, "only {removed}");
+    if std::env::var("HOSTLER_SEED").is_err() {
+        assert!(removed > 100, "only {removed}");
+    }
 }
 
 #[test]

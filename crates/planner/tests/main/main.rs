@@ -9,6 +9,7 @@ mod day;
 mod exhaustive;
 mod generate;
 mod giving_back;
+mod moments;
 mod promises;
 mod properties;
 mod reasons;

@@ -83,13 +83,18 @@ fn said(plan: &ScaleUp) -> Vec<String> {
 
 /// Pods that wait fit on two nodes in one way only, which is not the first that comes to mind. A third node could be
 /// emptied into what the first way leaves over, but not into what the right one does.
-#[test]
-fn a_node_stays_where_the_scale_up_would_miss_it() {
+fn missed() -> Cluster {
     let mut cluster = cluster(vec![node("n1", 1000), node("n2", 1000), node("n3", 400)], Vec::new());
     for (at, cpu) in [400, 400, 300, 300, 300, 300].into_iter().enumerate() {
         cluster.pods.push(waiting(&format!("w{at}"), spec(cpu, 100)));
     }
     cluster.pods.push(running("r", "n3", spec(200, 100)));
+    cluster
+}
+
+#[test]
+fn a_node_stays_where_the_scale_up_would_miss_it() {
+    let mut cluster = missed();
     let plan = planned(&cluster);
     assert!(plan.machines.is_empty() && plan.unplaced().is_empty(), "nothing is bought: {plan:?}");
     let plan = scale_down(&cluster);
@@ -132,6 +137,164 @@ fn preferences_buy_nothing_and_are_followed_where_that_is_free() {
     for (at, (nodes, spec, target)) in table.into_iter().enumerate() {
         let plan = planned(&cluster(nodes, vec![waiting("p", spec)]));
         assert_eq!(plan.bindings[0].target, target, "row {at}");
+    }
+}
+
+/// Where several new nodes cost the same it is what the pods would like that decides; whatever finds the plan.
+#[test]
+fn of_new_nodes_for_one_price_the_one_that_pods_would_like_is_bought() {
+    type Change = fn(&mut Cluster);
+    fn sold(cluster: &mut Cluster, zones: &[&str]) {
+        let one = cluster.groups[0].offerings[0].clone();
+        let zoned = |zone: &&str| Offering { zone: Some((*zone).to_owned()), ..one.clone() };
+        cluster.groups[0].offerings = zones.iter().map(zoned).collect();
+    }
+    fn each(cluster: &mut Cluster, with: impl Fn(&mut PodSpec)) {
+        for pod in &mut cluster.pods {
+            with(Arc::make_mut(&mut pod.spec));
+        }
+    }
+    fn zone_b() -> Weighted<NodeTerm> {
+        let labels = vec![Requirement::new(keys::ZONE, Operator::In, &["b"])];
+        Weighted { weight: 1, term: NodeTerm { labels, fields: Vec::new() } }
+    }
+    fn beside(app: &str) -> Weighted<PodTerm> {
+        let term = PodTerm {
+            topology_key: keys::ZONE.to_owned(),
+            selector: Some(Selector::label("app", app)),
+            ..PodTerm::default()
+        };
+        Weighted { weight: 1, term }
+    }
+    /// A full node in a zone, with a pod of an app.
+    fn runs(cluster: &mut Cluster, zone: &str, app: &str) {
+        let mut there = lone(&format!("in-{zone}"), 100);
+        there.labels.insert(keys::ZONE.to_owned(), zone.to_owned());
+        let mut spec = spec(100, 100);
+        spec.labels.insert("app".to_owned(), app.to_owned());
+        cluster.pods.push(running(&format!("r-{zone}"), &there.name, spec));
+        cluster.nodes.push(there);
+    }
+    let table: &[(Change, &str)] = &[
+        (
+            |c| {
+                sold(c, &["a", "b", "c"]);
+                each(c, |s| s.affinity.node.preferred.push(zone_b()));
+            },
+            "g b",
+        ),
+        // It costs more there.
+        (
+            |c| {
+                sold(c, &["a", "b"]);
+                c.groups[0].offerings[1].price = 11;
+                each(c, |s| s.affinity.node.preferred.push(zone_b()));
+            },
+            "g a",
+        ),
+        (
+            |c| {
+                sold(c, &["a", "b"]);
+                each(c, |s| s.affinity.anti.preferred.push(beside("web")));
+                runs(c, "a", "web");
+            },
+            "g b",
+        ),
+        (
+            |c| {
+                sold(c, &["a", "b"]);
+                each(c, |s| s.affinity.pods.preferred.push(beside("db")));
+                runs(c, "b", "db");
+            },
+            "g b",
+        ),
+        (
+            |c| {
+                sold(c, &["a", "b"]);
+                each(c, |s| {
+                    s.spread.push(Spread {
+                        topology_key: keys::ZONE.to_owned(),
+                        hard: false,
+                        selector: Some(Selector::label("app", "web")),
+                        ..Spread::default()
+                    });
+                });
+                runs(c, "a", "web");
+            },
+            "g b",
+        ),
+        (
+            |c| {
+                let other = Group { name: "h".to_owned(), ..c.groups[0].clone() };
+                c.groups[0].taints = vec![Taint::new("maybe", "", Effect::PreferNoSchedule)];
+                c.groups.push(other);
+            },
+            "h -",
+        ),
+        (
+            |c| {
+                let other = Group { name: "h".to_owned(), ..c.groups[0].clone() };
+                c.groups[0].taints = vec![Taint::new("maybe", "", Effect::PreferNoSchedule)];
+                c.groups[0].offerings[0].price = 9;
+                c.groups.push(other);
+            },
+            "g -",
+        ),
+    ];
+    for (at, (change, expected)) in table.iter().enumerate() {
+        for (pods, search) in [(1, 12), (1, 0), (14, 0)] {
+            let all = (0..pods).map(|at| waiting(&format!("p{at}"), spec(700, 100))).collect();
+            let mut cluster = cluster(Vec::new(), all);
+            cluster.groups[0].mixing = true;
+            cluster.groups[0].max = 20;
+            cluster.settings.search_pods = search;
+            change(&mut cluster);
+            let plan = planned(&cluster);
+            assert_eq!((plan.machines.len(), plan.unplaced().len()), (pods, 0), "row {at}");
+            // A preference that looks at others is met by the first of them at least.
+            let machine = plan.machines[0];
+            let group = &cluster.groups[machine.group];
+            let zone = group.offerings[machine.offering].zone.as_deref().unwrap_or("-");
+            assert_eq!(format!("{} {zone}", group.name), *expected, "row {at}, {pods} pods");
+        }
+    }
+}
+
+/// With `Respect` they buy what they ask for, and are given up where that cannot be had.
+#[test]
+fn preferences_buy_nodes_where_they_are_to_be_respected() {
+    let with = |change: &dyn Fn(&mut PodSpec)| {
+        let mut spec = spec(400, 100);
+        change(&mut spec);
+        let mut cluster = cluster(Vec::new(), vec![waiting("p0", spec.clone()), waiting("p1", spec)]);
+        let one = cluster.groups[0].offerings[0].clone();
+        let zoned =
+            |(zone, price): (&str, Price)| Offering { zone: Some(zone.to_owned()), price, ..one.clone() };
+        cluster.groups[0].mixing = true;
+        cluster.groups[0].offerings = [("a", 10), ("b", 30)].map(zoned).into();
+        cluster
+    };
+    let prefers_zone = |zone: &'static str| {
+        move |spec: &mut PodSpec| {
+            let labels = vec![Requirement::new(keys::ZONE, Operator::In, &[zone])];
+            let term = NodeTerm { labels, fields: Vec::new() };
+            spec.affinity.node.preferred.push(Weighted { weight: 1, term });
+        }
+    };
+    let apart = |spec: &mut PodSpec| {
+        let term = PodTerm {
+            topology_key: keys::HOSTNAME.to_owned(),
+            selector: Some(Selector::label("app", "web")),
+            ..PodTerm::default()
+        };
+        spec.affinity.anti.preferred.push(Weighted { weight: 1, term });
+    };
+    let table: [(Cluster, Price, Price); 3] =
+        [(with(&prefers_zone("b")), 10, 30), (with(&prefers_zone("c")), 10, 10), (with(&apart), 10, 20)];
+    for (at, (mut cluster, ignored, respected)) in table.into_iter().enumerate() {
+        assert_eq!(planned(&cluster).price, ignored, "row {at}");
+        cluster.settings.preferences = Preferences::Respect;
+        assert_eq!(planned(&cluster).price, respected, "row {at}, respected");
     }
 }
 
@@ -208,7 +371,19 @@ fn a_new_node_is_as_large_as_those_that_were_seen() {
             one.nodes.push(full);
         }
     };
-    // Before one was seen the size less 100m.
+    // Before one was seen the size less 100m, 200 MiB and 5 % of the memory, and 10 % of the disk.
+    let asks = |memory: i64, disk: i64| {
+        let mut spec = spec(100, memory);
+        spec.containers[0].requests.ephemeral_storage = disk;
+        let mut one = cluster(Vec::new(), vec![waiting("p", spec)]);
+        one.groups[0].offerings[0].allocatable = None;
+        let mut size = Resources::new(1000, 100_000 << 20).with_pods(10);
+        size.ephemeral_storage = 1_000_000;
+        one.groups[0].offerings[0].capacity = size;
+        scale_up(&one).machines.len()
+    };
+    assert_eq!([94_800 << 20, (94_800 << 20) + 1].map(|memory| asks(memory, 0)), [1, 0]);
+    assert_eq!([900_000, 900_001].map(|disk| asks(100, disk)), [1, 0]);
     assert_eq!([900, 901].map(|cpu| bought(&|_| (), cpu)), [1, 0]);
     assert_eq!([950, 951].map(|cpu| bought(&busy(950, true, "g"), cpu)), [1, 0]);
     assert_eq!([800, 801].map(|cpu| bought(&busy(800, true, "g"), cpu)), [1, 0]);
@@ -253,6 +428,28 @@ fn start_up_taints_are_not_there_for_long() {
     assert_eq!(scale_up(&one).bindings[0].target, Target::New(0), "that of a new node as well");
     one.nodes = vec![Node { created: 0, taints: one.groups[0].taints.clone(), ..node("n1", 1000) }];
     assert_eq!(scale_up(&one).bindings[0].target, Target::New(0), "it should be gone and is not");
+}
+
+/// What has just come says that it is not ready, and not yet how large it is.
+#[test]
+fn a_node_that_starts_is_as_large_as_others_and_loses_its_taints() {
+    for (taint, target) in [
+        ("node.kubernetes.io/not-ready", Target::Node(0)),
+        ("node.kubernetes.io/unreachable", Target::Node(0)),
+        ("node.kubernetes.io/network-unavailable", Target::Node(0)),
+        ("node.cloudprovider.kubernetes.io/uninitialized", Target::Node(0)),
+        ("node.kubernetes.io/disk-pressure", Target::New(0)),
+    ] {
+        let taints = vec![Taint::new(taint, "", Effect::NoSchedule)];
+        let starts =
+            Node { ready: false, created: 9_900, taints, allocatable: Resources::default(), ..node("n1", 0) };
+        let mut one = cluster(vec![starts], vec![waiting("p", spec(1_000, 100))]);
+        let plan = planned(&one);
+        assert_eq!(plan.bindings[0].target, target, "{taint}");
+        // One that starts for too long is not waited for.
+        one.nodes[0].created = 9_100;
+        assert_eq!(planned(&one).bindings[0].target, Target::New(0), "{taint}");
+    }
 }
 
 /// Which of two nodes goes where one of them must stay.

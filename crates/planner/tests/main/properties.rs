@@ -66,7 +66,9 @@ fn every_plan_obeys_every_rule() {
         explained(&cluster, &plan).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         assert_eq!(plan, scale_up(&cluster), "seed {seed}: the same input gives the same plan");
     }
-    assert!(bound > 0);
+    if std::env::var("HOSTLER_SEED").is_err() {
+        assert!(bound > 0);
+    }
 }
 
 #[test]
@@ -96,7 +98,7 @@ fn small_cases_are_as_good_as_the_best() {
     let mean = priced.iter().map(|(over, _)| over).sum::<i64>() / i64::try_from(priced.len()).unwrap();
     let p99 = priced[priced.len() * 99 / 100].0;
     println!(
-        "{compared} compared, {} with a price: mean {mean}, p99 {p99}, worst {worst} ten-thousandths above the best (seed {seed})",
+        "small cases: {compared} compared with every way there is, {} with a price: mean {mean}, p99 {p99}, worst {worst} ten-thousandths above the best (seed {seed})",
         priced.len()
     );
     assert!(mean <= 500 && p99 <= 2_500);

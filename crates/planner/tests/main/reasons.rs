@@ -34,6 +34,61 @@ fn words(plan: &ScaleUp) -> Vec<String> {
     plan.pods.iter().flat_map(|verdict| &verdict.reasons).map(ToString::to_string).collect()
 }
 
+fn own(cluster: &mut Cluster, kind: OwnerKind) {
+    cluster.pods[0].owner = Some(Owner { kind, name: "owner".to_owned() });
+}
+
+/// A node of the group that takes all of a type's size.
+fn there<'c>(cluster: &'c mut Cluster, offering: &str) -> &'c mut Node {
+    let all = &cluster.groups[0].offerings;
+    let allocatable = all.iter().find(|own| own.name == offering).unwrap().capacity.clone();
+    cluster.nodes.push(Node {
+        name: "n".to_owned(),
+        allocatable,
+        ready: true,
+        group: Some("g".to_owned()),
+        offering: Some(offering.to_owned()),
+        ..Node::default()
+    });
+    cluster.nodes.last_mut().unwrap()
+}
+
+/// Everything is sold in these zones only.
+fn zones(cluster: &mut Cluster, zones: &[&str]) {
+    let offerings = &mut cluster.groups[0].offerings;
+    let all = std::mem::take(offerings);
+    for zone in zones {
+        offerings.extend(all.iter().cloned().map(|one| Offering { zone: Some((*zone).to_owned()), ..one }));
+    }
+}
+
+/// A cordoned node in a zone, with a pod that looks like the one that waits.
+fn runs(cluster: &mut Cluster, zone: &str) {
+    let node = there(cluster, "small");
+    node.labels.insert(keys::ZONE.to_owned(), zone.to_owned());
+    node.unschedulable = true;
+    let pod = Pod { node: Some("n".to_owned()), phase: Phase::Running, ..pod("r", 10) };
+    cluster.pods.push(pod);
+}
+
+fn beside(key: &str) -> PodTerm {
+    let selector = Some(Selector::label("app", "web"));
+    PodTerm { topology_key: key.to_owned(), selector, ..PodTerm::default() }
+}
+
+/// The pod has a claim that is bound to nothing.
+fn claim(cluster: &mut Cluster) {
+    let source = VolumeSource::Claim("data".to_owned());
+    change(&mut cluster.pods[0], |s| s.volumes.push(Volume { name: "data".to_owned(), source }));
+    let (namespace, name) = ("default".to_owned(), "data".to_owned());
+    cluster.claims.push(Claim { namespace, name, ..Claim::default() });
+}
+
+fn fail(cluster: &mut Cluster) {
+    let (name, group, offering) = ("m".to_owned(), "g".to_owned(), "small".to_owned());
+    cluster.machines.push(Machine { name, group, offering, failed: true, ..Machine::default() });
+}
+
 #[test]
 fn what_cannot_be_placed_is_explained() {
     type Change = fn(&mut Cluster);
@@ -48,7 +103,44 @@ fn what_cannot_be_placed_is_explained() {
         (|c| c.groups[0].scale_up.enabled = false, "group g: scale-up is off"),
         (|c| c.groups[0].last_scale_up = Some(9_990), "group g: grew a moment ago, rests until 10050"),
         (|c| c.groups[0].max = 0, "group g: has its 0 nodes"),
+        // What failed takes a place, and says nothing of the type.
+        (
+            |c| {
+                c.groups[0].mixing = false;
+                c.groups[0].offerings[0].available = false;
+                fail(c);
+            },
+            "group g: goes to a new large (0.00000 per hour)",
+        ),
+        (
+            |c| {
+                c.groups[0].max = 1;
+                fail(c);
+            },
+            "group g: has its 1 nodes",
+        ),
         (|c| c.groups[0].limits = [("cpu".to_owned(), 1000)].into(), "group g: limit of 1 CPU reached"),
+        (
+            |c| c.groups[0].limits = [("memory".to_owned(), 7_999)].into(),
+            "group g: limit of 7999 B memory reached",
+        ),
+        (
+            |c| c.groups[0].limits = [("memory".to_owned(), 8_000)].into(),
+            "group g: goes to a new small (0.00000 per hour)",
+        ),
+        (
+            |c| {
+                c.groups[0].limits = [("gpu".to_owned(), 1)].into();
+                for o in &mut c.groups[0].offerings {
+                    o.capacity.extended.insert("gpu".to_owned(), 2);
+                    o.allocatable = Some(o.capacity.clone());
+                }
+                change(&mut c.pods[0], |s| {
+                    s.containers[0].requests = Resources::new(1000, 10).with("gpu", 1);
+                });
+            },
+            "group g: limit of 1 gpu reached",
+        ),
         (|c| c.groups[0].offerings.clear(), "group g: has no offerings"),
         (
             |c| c.groups[0].offerings.iter_mut().for_each(|o| o.available = false),
@@ -82,6 +174,151 @@ fn what_cannot_be_placed_is_explained() {
             "group g: no pod it must be with is in its kubernetes.io/hostname",
         ),
         (|c| c.pods[0].verdict = Verdict::Gated, "pod p: has scheduling gates"),
+        (|c| c.pods[0].deleting = Some(10_010), "pod p: is being deleted"),
+        (|c| own(c, OwnerKind::DaemonSet), "pod p: belongs to a daemon set"),
+        (|c| own(c, OwnerKind::Node), "pod p: is a static pod"),
+        (
+            |c| {
+                c.settings.schedulers = Some(vec!["default-scheduler".to_owned()]);
+                change(&mut c.pods[0], |s| s.scheduler = Some("volcano".to_owned()));
+            },
+            "pod p: belongs to scheduler volcano",
+        ),
+        (
+            |c| {
+                c.settings.schedulers = Some(vec!["default-scheduler".to_owned()]);
+            },
+            "group g: goes to a new small (0.00000 per hour)",
+        ),
+        (
+            |c| change(&mut c.pods[0], |s| s.scheduler = Some("volcano".to_owned())),
+            "group g: goes to a new small (0.00000 per hour)",
+        ),
+        (
+            |c| {
+                c.groups[0].mixing = false;
+                there(c, "large").unschedulable = true;
+                c.pods[0] = pod("p", 1_000);
+                c.groups[0].offerings[1].available = false;
+            },
+            "group g: the group keeps to large",
+        ),
+        (
+            |c| {
+                let group = Group { name: "h".to_owned(), max: 0, ..c.groups[0].clone() };
+                c.groups[0] = Group { offerings: vec![offering("dear", 2_000, 11)], ..c.groups[0].clone() };
+                c.groups.push(Group { max: 10, ..group });
+            },
+            "group g: would fit on dear, another plan costs less|group h: goes to a new small (0.00000 per hour)",
+        ),
+        (
+            |c| {
+                let term = NodeTerm {
+                    labels: vec![Requirement::new("disk", Operator::Exists, &[])],
+                    fields: Vec::new(),
+                };
+                change(&mut c.pods[0], |s| s.affinity.node.required = Some(vec![term]));
+            },
+            "group g: node affinity on disk not met",
+        ),
+        (
+            |c| {
+                change(&mut c.pods[0], |s| {
+                    s.spread.push(Spread {
+                        topology_key: "rack".to_owned(),
+                        selector: Some(Selector::label("app", "web")),
+                        ..Spread::default()
+                    });
+                });
+            },
+            "group g: label rack is missing",
+        ),
+        (
+            |c| {
+                zones(c, &["a"]);
+                runs(c, "a");
+                change(&mut c.pods[0], |s| s.affinity.anti.required.push(beside(keys::ZONE)));
+            },
+            "group g: a pod it must avoid is in topology.kubernetes.io/zone a",
+        ),
+        (
+            |c| {
+                zones(c, &["a"]);
+                runs(c, "a");
+                change(&mut c.pods[1], |s| s.affinity.anti.required.push(beside(keys::ZONE)));
+            },
+            "group g: a pod in topology.kubernetes.io/zone a does not want it near",
+        ),
+        (
+            |c| {
+                zones(c, &["a"]);
+                runs(c, "a");
+                let other = there(c, "small");
+                other.labels.insert(keys::ZONE.to_owned(), "b".to_owned());
+                (other.name, other.group, other.allocatable.cpu) = ("m".to_owned(), None, 500);
+                change(&mut c.pods[0], |s| {
+                    s.spread.push(Spread {
+                        topology_key: keys::ZONE.to_owned(),
+                        selector: Some(Selector::label("app", "web")),
+                        ..Spread::default()
+                    });
+                });
+            },
+            "group g: spread over topology.kubernetes.io/zone: a would be 2 ahead, allowed is 1",
+        ),
+        (
+            |c| {
+                c.daemon_sets = vec![agent("agent", 10)];
+                let agent = Arc::make_mut(&mut c.daemon_sets[0].spec);
+                agent.containers[0].host_ports.push(HostPort { port: 80, ..HostPort::default() });
+                let port = HostPort { port: 80, ..HostPort::default() };
+                change(&mut c.pods[0], |s| s.containers[0].host_ports.push(port));
+            },
+            "group g: host port 80 is taken",
+        ),
+        (
+            |c| {
+                claim(c);
+                c.claims[0].volume = Some("disk".to_owned());
+            },
+            "pod p: volume disk of claim data does not exist",
+        ),
+        (
+            |c| {
+                claim(c);
+                c.claims[0].volume = Some("disk".to_owned());
+                let labels = [(keys::ZONE.to_owned(), "b".to_owned())].into();
+                let name = "disk".to_owned();
+                c.volumes.push(PersistentVolume { name, labels, ..PersistentVolume::default() });
+                zones(c, &["a"]);
+            },
+            "group g: the volume of claim data is elsewhere",
+        ),
+        (claim, "pod p: claim data is not bound and has no storage class"),
+        (
+            |c| {
+                claim(c);
+                c.claims[0].class = Some("at-once".to_owned());
+                let name = "at-once".to_owned();
+                c.storage_classes.push(StorageClass { name, ..StorageClass::default() });
+            },
+            "pod p: claim data is not bound, and its class does not wait for a pod",
+        ),
+        (
+            |c| {
+                claim(c);
+                c.claims[0].volume = Some("disk".to_owned());
+                c.claims[0].single_pod = true;
+                let name = "disk".to_owned();
+                c.volumes.push(PersistentVolume { name, ..PersistentVolume::default() });
+                let mut other = c.pods[0].clone();
+                there(c, "small").unschedulable = true;
+                (other.name, other.node, other.phase) =
+                    ("q".to_owned(), Some("n".to_owned()), Phase::Running);
+                c.pods.push(other);
+            },
+            "group g: claim default/data is for one pod only and in use",
+        ),
         (|c| c.pods[0].verdict = Verdict::Unseen, "pod p: the scheduler has not looked at it yet"),
         (|c| change(&mut c.pods[0], |s| s.priority = Some(-11)), "pod p: priority -11 is below -10"),
         (
@@ -104,7 +341,7 @@ fn what_cannot_be_placed_is_explained() {
         with(&mut cluster);
         let plan = scale_up(&cluster);
         replay::up(&cluster, &plan).unwrap();
-        assert_eq!(words(&plan), [*expected]);
+        assert_eq!(words(&plan).join("|"), *expected);
     }
 }
 
@@ -125,6 +362,8 @@ fn the_cheapest_types_for_all_pods_are_bought() {
         // A preferred type wins a tie only.
         (2, true, None, Some("large"), &["small"]),
         (2, true, None, Some("twin"), &["twin"]),
+        (2, false, None, Some("large"), &["small"]),
+        (2, false, None, Some("twin"), &["twin"]),
     ];
     for (at, (pods, mixing, has, preferred, expected)) in table.iter().enumerate() {
         let mut cluster = simple();
@@ -247,6 +486,69 @@ fn daemon_sets_that_look_alike_are_not_taken_for_others() {
     let plan = scale_up(&cluster);
     replay::up(&cluster, &plan).unwrap();
     assert_eq!(plan.machines[0].offering, 1);
+}
+
+/// Others may raise what a daemon set's pods ask for when they are made; what is less than it says counts for nothing.
+#[test]
+fn what_pods_of_daemon_sets_ask_for_is_seen_where_they_run() {
+    for (live, offering) in [(None, 0), (Some(500), 0), (Some(1_000), 0), (Some(1_001), 1)] {
+        let mut cluster = simple();
+        cluster.daemon_sets = vec![agent("agent", 900)];
+        if let Some(cpu) = live {
+            let node = there(&mut cluster, "small");
+            (node.group, node.unschedulable) = (None, true);
+            let owner = Some(Owner { kind: OwnerKind::DaemonSet, name: "agent".to_owned() });
+            let node = Some("n".to_owned());
+            cluster.pods.push(Pod { owner, node, phase: Phase::Running, ..pod("agent-x", cpu) });
+        }
+        let plan = scale_up(&cluster);
+        replay::up(&cluster, &plan).unwrap();
+        assert_eq!(plan.machines[0].offering, offering, "{live:?}");
+    }
+}
+
+#[test]
+fn the_next_best_plan_is_told() {
+    let mut cluster = simple();
+    let told = |cluster: &Cluster| scale_up(cluster).runner_up.map(|reason| reason.to_string());
+    cluster.groups[0].offerings[1].price = 30_000;
+    let large = "the next best plan is 1 large of g (0.00003 per hour)";
+    assert_eq!(told(&cluster).as_deref(), Some(large));
+    // A group that keeps to one type has no other.
+    cluster.groups[0].mixing = false;
+    assert_eq!(told(&cluster).as_deref(), Some(large), "it has no type yet");
+    there(&mut cluster, "small").unschedulable = true;
+    assert_eq!(told(&cluster), None);
+    cluster.groups[0].mixing = true;
+    cluster.pods.extend((0..4).map(|at| pod(&format!("p{at}"), 2_000)));
+    cluster.groups[0].offerings[0].price = 10_000;
+    // Five of the small ones cost more than large and small.
+    assert_eq!(told(&cluster).as_deref(), Some("the next best plan is 5 small of g (0.00005 per hour)"));
+    cluster.pods = vec![pod("p", 8_000)];
+    assert_eq!(told(&cluster), None, "nothing else is large enough");
+    cluster.pods.clear();
+    assert_eq!(told(&cluster), None, "nothing is bought");
+}
+
+#[test]
+fn of_two_types_for_one_price_the_one_that_wastes_less_is_bought() {
+    for mixing in [true, false] {
+        for reversed in [true, false] {
+            let mut cluster = simple();
+            let group = &mut cluster.groups[0];
+            group.mixing = mixing;
+            group.offerings[1].price = 10;
+            if reversed {
+                group.offerings.reverse();
+            }
+            let plan = scale_up(&cluster);
+            assert_eq!(cluster.groups[0].offerings[plan.machines[0].offering].name, "small");
+            // The one that is preferred wins a tie in price all the same.
+            cluster.groups[0].preferred = Some("large".to_owned());
+            let plan = scale_up(&cluster);
+            assert_eq!(cluster.groups[0].offerings[plan.machines[0].offering].name, "large");
+        }
+    }
 }
 
 #[test]
