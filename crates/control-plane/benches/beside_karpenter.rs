@@ -2,14 +2,13 @@
 #![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // Numbers for people.
 
 use anyhow::{Context, bail, ensure};
-use fastrand::Rng;
 use hostler_control_plane::{Store, catalogue::KARPENTER};
 use hostler_planner::model::{Cluster, Group, Offering, Price};
 use hostler_planner::scale_up;
 use hostler_snapshot::{Dump, resources};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -17,8 +16,6 @@ use std::process::{Command, Stdio};
 const RUNS: usize = 3;
 /// Karpenter takes some twenty seconds for the larger of these.
 const SIZES: [usize; 2] = [1_000, 5_000];
-const ZONE: &str = "topology.kubernetes.io/zone";
-const HOST: &str = "kubernetes.io/hostname";
 
 #[derive(Deserialize)]
 struct Answer {
@@ -43,58 +40,17 @@ struct Outcome {
     unplaced: usize,
 }
 
-fn letter(rng: &mut Rng) -> &'static str {
-    ["a", "b", "c", "d", "e", "f", "g"][rng.usize(..7)]
-}
-
-/// A fifth each: plain, spread over zones, spread over hosts, together in a zone, apart from each other. What is left by the
-/// division is plain.
-fn pod(number: usize, kind: usize, rng: &mut Rng) -> Value {
-    let cpu = [100, 250, 500, 1000, 1500][rng.usize(..5)];
-    let memory = [100, 256, 512, 1024, 2048, 4096][rng.usize(..6)];
-    let mut labels = json!({ "my-label": letter(rng) });
-    let asks = json!({ "cpu": format!("{cpu}m"), "memory": format!("{memory}Mi") });
-    let mut spec =
-        json!({ "containers": [{ "name": "c", "image": "i", "resources": { "requests": asks } }] });
-    let required = "requiredDuringSchedulingIgnoredDuringExecution";
-    match kind {
-        1 | 2 => {
-            let selector = json!({ "matchLabels": { "my-label": letter(rng) } });
-            let key = if kind == 1 { ZONE } else { HOST };
-            spec["topologySpreadConstraints"] = json!([{
-                "maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule",
-                "labelSelector": selector,
-            }]);
-        }
-        3 => {
-            labels = json!({ "with": letter(rng) });
-            let term = json!({ "labelSelector": { "matchLabels": labels }, "topologyKey": ZONE });
-            spec["affinity"] = json!({ "podAffinity": { required: [term] } });
-        }
-        4 => {
-            labels = json!({ "app": "nginx" });
-            let term = json!({ "labelSelector": { "matchLabels": labels }, "topologyKey": HOST });
-            spec["affinity"] = json!({ "podAntiAffinity": { required: [term] } });
-        }
-        _ => {}
-    }
-    let name = format!("pod-{number}");
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": { "name": name, "namespace": "default", "uid": name, "labels": labels,
-                      "creationTimestamp": "2026-11-01T00:00:00Z" },
-        "spec": spec,
-        "status": { "phase": "Pending", "conditions": [
-            { "type": "PodScheduled", "status": "False", "reason": "Unschedulable" } ] },
-    })
-}
-
-fn pods(count: usize) -> Value {
-    let mut rng = Rng::with_seed(42);
-    let each = count / 5;
-    let kind = |at: usize| at.checked_div(each).filter(|kind| *kind < 5).unwrap_or(0);
-    let items: Vec<Value> = (0..count).map(|at| pod(at, kind(at), &mut rng)).collect();
-    json!({ "apiVersion": "v1", "kind": "PodList", "items": items })
+/// The pods of Karpenter's benchmark, dumped as JSON: both get the same.
+fn pods(store: &Store, count: usize) -> anyhow::Result<Value> {
+    let output = Command::new(store.path(&KARPENTER))
+        .args(["-generate", &count.to_string()])
+        .output()
+        .context("Karpenter cannot be started")?;
+    ensure!(output.status.success(), "no pods were made: Karpenter ended with {}", output.status);
+    let pods: Value = serde_json::from_slice(&output.stdout)?;
+    let made = pods["items"].as_array().map_or(0, Vec::len);
+    ensure!(made == count, "{made} pods were made instead of {count}");
+    Ok(pods)
 }
 
 fn karpenter(store: &Store, pods: &Value) -> anyhow::Result<Answer> {
@@ -182,7 +138,7 @@ fn main() -> anyhow::Result<()> {
     let store = Store::of_user()?;
     store.build(&[&KARPENTER], &mut |line| println!("{line}"))?;
     for count in sizes(&words)? {
-        let pods = pods(count);
+        let pods = pods(&store, count)?;
         println!("{count} diverse pods, 400 types in three zones, median of {RUNS}");
         let answer = karpenter(&store, &pods)?;
         let cluster = cluster(pods, &answer.offerings)?;

@@ -3,6 +3,7 @@
 
 mod cases;
 
+use std::process::ExitCode;
 use std::time::Instant;
 
 /// What one run says of itself.
@@ -13,7 +14,7 @@ pub struct Report {
     pub good: bool,
 }
 
-fn main() {
+fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let mut missed = 0;
     for (name, case) in cases::ALL {
@@ -26,11 +27,20 @@ fn main() {
             missed += usize::from(!report.good);
         }
     }
-    println!("peak memory of the whole run {} MiB", peak() >> 20);
+    println!("peak memory of the whole run {:.1} MB", megabytes(peak()));
     if missed > 0 {
         println!("{missed} bars missed");
+        return ExitCode::FAILURE;
     }
+    ExitCode::SUCCESS
 }
+
+/// Of a million bytes, as bars are written; they are compared in bytes.
+pub fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / MB as f64
+}
+
+pub const MB: u64 = 1_000_000;
 
 /// Median of five, in milliseconds of processor time, and the last result.
 pub fn timed<T>(mut run: impl FnMut() -> T) -> (f64, T) {

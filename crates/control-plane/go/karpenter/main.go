@@ -1,5 +1,6 @@
 // Karpenter's own scheduler, asked from outside: a list of pods comes as JSON on standard input, and out goes what it
-// could buy, what it would buy, and how much processor time it took to find out.
+// could buy, what it would buy, and how much processor time it took to find out. With -generate it makes the pods of
+// Karpenter's benchmark instead, as JSON for whoever is to be compared with it.
 package main
 
 import (
@@ -7,11 +8,15 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math/rand"
 	"os"
 	"syscall"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -139,12 +144,123 @@ func run(runs int) error {
 	return json.NewEncoder(os.Stdout).Encode(answer)
 }
 
+// The pods of Karpenter's benchmark: its seed, its sizes, its labels, its five kinds, a fifth of the pods each, and plain
+// ones for what is left by the division. The generator itself is part of a test there and cannot be imported.
+type generator struct {
+	chance *rand.Rand
+	pods   []corev1.Pod
+}
+
+func (g *generator) letter() string {
+	return string("abcdefg"[g.chance.Intn(7)])
+}
+
+func (g *generator) requests() corev1.ResourceList {
+	cpu := []string{"100m", "250m", "500m", "1000m", "1500m"}
+	memory := []string{"100Mi", "256Mi", "512Mi", "1024Mi", "2048Mi", "4096Mi"}
+	return corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse(cpu[g.chance.Intn(len(cpu))]),
+		corev1.ResourceMemory: resource.MustParse(memory[g.chance.Intn(len(memory))]),
+	}
+}
+
+func (g *generator) add(labels map[string]string, with func(*corev1.PodSpec)) {
+	name := fmt.Sprintf("pod-%d", len(g.pods))
+	pod := corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "default", UID: types.UID(name), Labels: labels,
+			CreationTimestamp: metav1.NewTime(time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC)),
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Requests: g.requests()},
+		}}},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodPending,
+			Conditions: []corev1.PodCondition{{
+				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+			}},
+		},
+	}
+	with(&pod.Spec)
+	g.pods = append(g.pods, pod)
+}
+
+func matching(labels map[string]string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: labels}
+}
+
+func (g *generator) plain() {
+	g.add(map[string]string{"my-label": g.letter()}, func(*corev1.PodSpec) {})
+}
+
+func (g *generator) spread(key string) {
+	g.add(map[string]string{"my-label": g.letter()}, func(spec *corev1.PodSpec) {
+		spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: corev1.DoNotSchedule,
+			LabelSelector: matching(map[string]string{"my-label": g.letter()}),
+		}}
+	})
+}
+
+func (g *generator) together() {
+	labels := map[string]string{"my-affininity": g.letter()}
+	g.add(labels, func(spec *corev1.PodSpec) {
+		spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+				{LabelSelector: matching(labels), TopologyKey: corev1.LabelTopologyZone},
+			},
+		}}
+	})
+}
+
+func (g *generator) apart() {
+	labels := map[string]string{"app": "nginx"}
+	g.add(labels, func(spec *corev1.PodSpec) {
+		spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+				{LabelSelector: matching(labels), TopologyKey: corev1.LabelHostname},
+			},
+		}}
+	})
+}
+
+func generate(count int) error {
+	g := generator{chance: rand.New(rand.NewSource(42))}
+	kinds := []func(){
+		g.plain,
+		func() { g.spread(corev1.LabelTopologyZone) },
+		func() { g.spread(corev1.LabelHostname) },
+		g.together,
+		g.apart,
+	}
+	for _, kind := range kinds {
+		for range count / len(kinds) {
+			kind()
+		}
+	}
+	for len(g.pods) < count {
+		g.plain()
+	}
+	list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: g.pods}
+	return json.NewEncoder(os.Stdout).Encode(list)
+}
+
 func main() {
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "Usage: [-runs N], a list of pods as JSON in, plans as JSON out")
+		fmt.Fprintln(flag.CommandLine.Output(), "       -generate N, a list of pods as JSON out")
 	}
 	runs := flag.Int("runs", 3, "how often it thinks anew")
+	count := flag.Int("generate", 0, "how many pods to make")
 	flag.Parse()
+	if *count > 0 {
+		if err := generate(*count); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(*runs); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -1,6 +1,6 @@
 //! Karpenter's scheduling benchmark: 400 types in three zones, sizes and labels drawn at random.
 
-use crate::{Report, timed};
+use crate::{Report, megabytes, timed};
 use fastrand::Rng;
 use hostler_planner::model::*;
 use hostler_planner::{ScaleUp, scale_down, scale_up};
@@ -90,12 +90,12 @@ fn pods(count: usize) -> Vec<Pod> {
         .collect()
 }
 
-fn units(price: Price) -> f64 {
+pub fn units(price: Price) -> f64 {
     price as f64 / UNIT as f64
 }
 
 /// What the pods and the overhead of so many nodes take at the least.
-fn lower_bound(cluster: &Cluster, nodes: usize) -> f64 {
+pub fn lower_bound(cluster: &Cluster, nodes: usize) -> f64 {
     let requests = cluster.pods.iter().map(|pod| &pod.spec.containers[0].requests);
     let (cpu, memory) = requests.fold((0, 0), |sum, r| (sum.0 + r.cpu, sum.1 + r.memory));
     let nodes = nodes as f64;
@@ -117,9 +117,9 @@ pub fn diverse() -> Vec<Report> {
             Report {
                 what: format!("karpenter diverse {count}"),
                 numbers: format!(
-                    "{time:8.1} ms (bar {bar}), {nodes} nodes, price {ratio:.3} of the bound (bar {price}), {} unplaced, {} MiB",
+                    "{time:8.1} ms (bar {bar}), {nodes} nodes, price {ratio:.3} of the bound (bar {price}), {} unplaced, {:.1} MB",
                     count - plan.bindings.len(),
-                    crate::peak() >> 20
+                    megabytes(crate::peak())
                 ),
                 good,
             }
@@ -177,9 +177,9 @@ pub fn preferences() -> Vec<Report> {
         reports.push(Report {
             what: format!("karpenter preferences {}", if respect { "respected" } else { "ignored" }),
             numbers: format!(
-                "{time:8.1} ms (bar 500), {nodes} nodes (bar {most}), price {:.3} of the bound, {} MiB",
+                "{time:8.1} ms (bar 500), {nodes} nodes (bar {most}), price {:.3} of the bound, {:.1} MB",
                 units(plan.price) / lower_bound(&cluster, nodes),
-                crate::peak() >> 20
+                megabytes(crate::peak())
             ),
             good: time <= 500.0 && right && plan.bindings.len() == 4_000,
         });
@@ -218,10 +218,10 @@ pub fn scan() -> Vec<Report> {
     vec![Report {
         what: "scan of 1,000 nodes x 30 diverse".to_owned(),
         numbers: format!(
-            "{time:8.1} ms (bar 5000), {:.2} ms for each candidate in the mean (bar 5), {} could go, {} MiB",
+            "{time:8.1} ms (bar 5000), {:.2} ms for each candidate in the mean (bar 5), {} could go, {:.1} MB",
             time / 1000.0,
             plan.removed.len(),
-            crate::peak() >> 20
+            megabytes(crate::peak())
         ),
         good: time <= 5_000.0,
     }]
