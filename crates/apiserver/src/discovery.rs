@@ -38,6 +38,26 @@ struct Group {
     versions: Vec<String>,
 }
 
+/// The groups of the registry and those behind other servers.
+fn all_groups(core: &Core) -> Vec<Group> {
+    let mut groups = groups(&core.registry);
+    groups.extend(
+        core.extensions.all().iter().map(|extension| Group {
+            name: extension.group.clone(),
+            versions: vec![extension.version.clone()],
+        }),
+    );
+    sort(&mut groups);
+    groups
+}
+
+fn sort(groups: &mut [Group]) {
+    let rank = |name: &str| ORDER.iter().position(|one| *one == name).unwrap_or(ORDER.len());
+    groups.sort_by(|left, right| {
+        rank(&left.name).cmp(&rank(&right.name)).then_with(|| left.name.cmp(&right.name))
+    });
+}
+
 fn groups(registry: &Registry) -> Vec<Group> {
     let mut versions: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for resource in registry.all() {
@@ -48,7 +68,6 @@ fn groups(registry: &Registry) -> Vec<Group> {
             }
         }
     }
-    let rank = |name: &str| ORDER.iter().position(|one| *one == name).unwrap_or(ORDER.len());
     let mut groups: Vec<Group> = versions
         .into_iter()
         .map(|(name, mut versions)| {
@@ -56,9 +75,7 @@ fn groups(registry: &Registry) -> Vec<Group> {
             Group { name, versions }
         })
         .collect();
-    groups.sort_by(|left, right| {
-        rank(&left.name).cmp(&rank(&right.name)).then_with(|| left.name.cmp(&right.name))
-    });
+    sort(&mut groups);
     groups
 }
 
@@ -74,11 +91,11 @@ pub(crate) fn answer(
             let form = negotiate::form(headers, true)?;
             let core_group = *place == Place::CoreVersions;
             if form == Form::Discovery {
-                let mut response = json_answer(StatusCode::OK, &aggregated(registry, core_group));
+                let mut response = json_answer(StatusCode::OK, &aggregated(core, core_group));
                 response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));
                 return Ok(response);
             }
-            let document = if core_group { core_versions() } else { group_list(registry) };
+            let document = if core_group { core_versions() } else { group_list(core) };
             Ok(json_answer(StatusCode::OK, &document))
         }
         Place::Group(name) => {
@@ -102,7 +119,7 @@ pub(crate) fn answer(
             });
             Ok(json_answer(StatusCode::OK, &document))
         }
-        _ if path == "/" => Ok(json_answer(StatusCode::OK, &root(registry))),
+        _ if path == "/" => Ok(json_answer(StatusCode::OK, &root(core))),
         _ => crate::openapi::answer(core, path),
     }
 }
@@ -121,12 +138,12 @@ pub(crate) fn group_versions(registry: &Registry) -> Vec<(String, String)> {
     groups(registry).into_iter().flat_map(pairs).collect()
 }
 
-fn root(registry: &Registry) -> Value {
+fn root(core: &Core) -> Value {
     let mut paths: Vec<String> =
         ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]
             .map(str::to_owned)
             .to_vec();
-    for group in groups(registry) {
+    for group in all_groups(core) {
         let base = if group.name.is_empty() { "/api".to_owned() } else { format!("/apis/{}", group.name) };
         paths.extend(group.versions.iter().map(|version| format!("{base}/{version}")));
         paths.push(base);
@@ -150,9 +167,9 @@ fn group_document(group: &Group) -> Value {
     json!({"name": group.name, "versions": versions, "preferredVersion": versions.first()})
 }
 
-fn group_list(registry: &Registry) -> Value {
+fn group_list(core: &Core) -> Value {
     let groups: Vec<Value> =
-        groups(registry).iter().filter(|group| !group.name.is_empty()).map(group_document).collect();
+        all_groups(core).iter().filter(|group| !group.name.is_empty()).map(group_document).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
@@ -185,17 +202,14 @@ fn legacy_entries(resource: &Resource, version: &str) -> Vec<Value> {
     entries
 }
 
-fn aggregated(registry: &Registry, core_group: bool) -> Value {
-    let groups = groups(registry);
+fn aggregated(core: &Core, core_group: bool) -> Value {
+    let groups = all_groups(core);
     let items: Vec<Value> = groups
         .iter()
         .filter(|group| group.name.is_empty() == core_group)
         .map(|group| {
-            let versions: Vec<Value> = group
-                .versions
-                .iter()
-                .map(|version| aggregated_version(registry, &group.name, version))
-                .collect();
+            let versions: Vec<Value> =
+                group.versions.iter().map(|version| aggregated_version(core, &group.name, version)).collect();
             json!({"metadata": {"name": group.name, "creationTimestamp": null}, "versions": versions})
         })
         .collect();
@@ -204,8 +218,11 @@ fn aggregated(registry: &Registry, core_group: bool) -> Value {
     })
 }
 
-fn aggregated_version(registry: &Registry, group: &str, version: &str) -> Value {
-    let resources: Vec<Value> = resources(registry, group, version)
+fn aggregated_version(core: &Core, group: &str, version: &str) -> Value {
+    if let Some(extension) = core.extensions.of(group) {
+        return extension.discovery();
+    }
+    let resources: Vec<Value> = resources(&core.registry, group, version)
         .iter()
         .map(|resource| aggregated_entry(resource, version))
         .collect();

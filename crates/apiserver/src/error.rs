@@ -109,6 +109,11 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(group, resource, name)
     }
 
+    /// What would answer is not there.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+    }
+
     pub fn unauthorized() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }

@@ -14,6 +14,7 @@ mod crd;
 mod crds;
 mod discovery;
 mod error;
+mod extension;
 mod field;
 mod go_json;
 mod handlers;
@@ -36,4 +37,5 @@ mod tables;
 mod types;
 
 pub use contract::User;
+pub use extension::{Extension, ExtensionResource};
 pub use server::{ApiServer, Options};

@@ -3,6 +3,7 @@
 use crate::{
     contract::{Attributes, GroupResource, Lookup, User},
     crds::Syncing,
+    extension::{Extension, Extensions},
     handlers::{self, Answer, Exchange},
     registry::Registry,
     service_account,
@@ -57,6 +58,7 @@ pub(crate) struct Core {
     /// Ends the watches of the current life.
     life: Mutex<CancellationToken>,
     pub(crate) syncing: Syncing,
+    pub(crate) extensions: Extensions,
 }
 
 fn token_key(entropy: &Entropy) -> Result<[u8; 32], NoEntropy> {
@@ -139,6 +141,7 @@ impl ApiServer {
             tokens: RwLock::default(),
             life: Mutex::default(),
             syncing: Syncing::default(),
+            extensions: Extensions::default(),
         });
         let server = Self { core };
         for (token, user) in options.users {
@@ -223,6 +226,11 @@ impl ApiServer {
     /// The number of the last change.
     pub fn revision(&self) -> u64 {
         self.core.store.revision()
+    }
+
+    /// From now on another server answers for a group, which this one's own groups are not.
+    pub fn extend(&self, extension: Extension) {
+        self.core.extensions.add(extension);
     }
 
     /// Lets whoever has this token in as `user`.

@@ -26,7 +26,8 @@ pub trait Driver: Send + Sync {
 
     /// Looks for a machine, never in what was answered before. With an id the cloud is asked for exactly that one
     /// ([`crate::How::Asked`]); without, the machines that carry the identity are looked for in a complete list
-    /// begun after this call ([`crate::How::Listed`]), which all who ask at the same time may share.
+    /// begun after this call ([`crate::How::Listed`]), which all who ask at the same time may share. If it is not in it,
+    /// but an order in hand may be for it, that is said, too ([`crate::How::Queued`]).
     ///
     /// With an id the machine is returned even when it does not carry the identity: whoever asks looks at
     /// its marks. Absent is only what the cloud's API itself calls absent.
@@ -40,7 +41,8 @@ pub trait Driver: Send + Sync {
 
     /// Orders a machine and returns as soon as the cloud has taken the order. It does not look for one
     /// first; that is the caller's step before this. After a failure it may or may not exist, unless the
-    /// code says that the order was refused.
+    /// code says that the order was refused. A cloud that takes an order and tells no id answers with
+    /// [`crate::Code::Uninitialized`]: that is no failure, the machine is found by its identity once it is shown.
     async fn create(&self, order: &Order) -> Result<Machine, Failure>;
 
     /// Does one of the things that are still to be done to a machine before it can be used, if there is one:

@@ -6,6 +6,7 @@
 //! can show that a machine is there but never that it is not.
 #![forbid(unsafe_code)]
 
+pub mod client;
 mod code;
 mod driver;
 mod failure;

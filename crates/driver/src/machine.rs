@@ -91,6 +91,9 @@ pub enum How {
     Asked,
     /// The machine was looked for in a complete list.
     Listed,
+    /// The same, and the cloud has an order in hand that may be for it and is in no list yet. That it is missing in the
+    /// list shows nothing then.
+    Queued,
 }
 
 impl Evidence {
@@ -240,6 +243,7 @@ mod tests {
         let lag = Duration::from_secs(30);
         let evidence = |how, began| Evidence { how, began_at: at(began), answered_at: at(began + 1) };
         let table = [
+            (How::Queued, 1_000, false),
             (How::Listed, 99, false),
             (How::Listed, 101, false),
             (How::Listed, 130, false),
@@ -273,6 +277,7 @@ mod tests {
             (finding(How::Asked, 1, 2, &present), finding(How::Listed, 2, 3, &absent), false),
             (finding(How::Asked, 1, 2, &absent), finding(How::Asked, 2, 3, &absent), false),
             (finding(How::Listed, 1, 2, &absent), finding(How::Listed, 2, 3, &absent), false),
+            (finding(How::Asked, 1, 2, &absent), finding(How::Queued, 2, 3, &absent), false),
         ];
         for (asked, listed, expected) in table {
             assert_eq!(gone_twice(&asked, &listed), expected, "{asked:?} {listed:?}");

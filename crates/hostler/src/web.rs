@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use hostler_base::{Body, BoxError, Transport, transport};
-use hostler_stackit::OperationName;
+use hostler_driver::client::OperationName;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use reqwest::{Certificate, redirect::Policy};

@@ -8,18 +8,22 @@
 
 pub mod agent;
 pub mod boundaries;
+mod cloud;
 pub mod csi;
 pub mod hollow;
 pub mod incarnation;
+pub mod metrics;
 mod proxy;
 pub mod stackit;
 pub mod sweep;
+pub mod vpsie;
 pub mod wire;
 mod world;
 
 pub use boundaries::{Boundary, Class};
-pub use hollow::{HollowNodes, MachineSpec};
+pub use hollow::{HollowNodes, MachineSpec, NodeTaint};
 pub use incarnation::{Context, Process};
+pub use metrics::{Metrics, Usage};
 pub use proxy::Proxy;
 pub use sweep::{Finished, Sweep};
 pub use wire::{Break, Fault, Paths, Plan, Wire};

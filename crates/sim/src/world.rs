@@ -6,6 +6,7 @@ use crate::{
     csi::{Csi, CsiSettings},
     hollow::HollowNodes,
     incarnation::{Context, KUBERNETES, Process, Servers, Spec, kube_client},
+    metrics::Metrics,
     sweep::Finished,
     wire::{Line, Observer, Paths, Plan, Wire},
 };
@@ -175,6 +176,15 @@ impl World {
             Ok(())
         });
         process
+    }
+
+    /// What nodes and pods use, served by the embedded API server. Beside a real one nothing leads to it by itself.
+    pub fn serve_metrics(&self) -> Metrics {
+        let metrics = Metrics::new(self.clock.clone());
+        if let Some(api) = &self.api {
+            api.extend(metrics.extension());
+        }
+        metrics
     }
 
     /// Starts hollow nodes; machines are booted and shut down through the handle.

@@ -1,9 +1,9 @@
 //! What the environment of the process says about STACKIT: a pure function of the variables.
 
 use crate::{LabelNames, client::ApiVersion, labels::DEFAULT_DOMAIN, spec::is_label_key};
-use hostler_driver::{Code, Failure};
+use hostler_driver::{Code, Failure, client::is_loopback};
 use http::Uri;
-use std::{collections::BTreeMap, net::IpAddr};
+use std::collections::BTreeMap;
 
 const IAAS_ENDPOINT: &str = "STACKIT_IAAS_ENDPOINT";
 /// The name that older versions of the Go provider used.
@@ -117,11 +117,6 @@ pub(crate) fn checked_url(text: &str, authentication: Authentication) -> Result<
         _ => return Err(format!("{text:?} is neither https nor http: {example}")),
     }
     Ok(text.trim_end_matches('/').to_owned())
-}
-
-fn is_loopback(host: &str) -> bool {
-    let address = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || address.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 #[cfg(test)]

@@ -1,21 +1,10 @@
-use crate::{redact::without_secret_words, wire::ErrorBody};
-use hostler_driver::{Code, Failure, Reference};
+use crate::wire::ErrorBody;
+use hostler_driver::{
+    Code, Failure, Reference,
+    client::{Purpose, without_secret_words},
+};
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
-
-/// What a call is for: the same answer means another thing to a question than to an order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Purpose {
-    Read,
-    /// Something new, made of things that have to be there.
-    Create,
-    Change,
-    Delete,
-}
-
-impl Purpose {
-    pub const ALL: [Self; 4] = [Self::Read, Self::Create, Self::Change, Self::Delete];
-}
 
 /// What an HTTP answer that is no success means. The one place where status and body become a code.
 ///

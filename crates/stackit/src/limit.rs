@@ -2,7 +2,6 @@
 
 use hostler_base::{Backoff, Chance, Clock};
 use hostler_driver::{Code, Failure};
-use jiff::Timestamp;
 use std::{
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -164,20 +163,11 @@ impl Pace {
     }
 }
 
-/// What a `Retry-After` header asks for: seconds, or a moment.
-pub(crate) fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
-    let value = value.trim();
-    if let Ok(seconds) = value.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let moment = jiff::fmt::rfc2822::parse(value).ok()?.timestamp();
-    Some(Duration::try_from(moment.duration_since(now)).unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use futures::FutureExt;
+    use jiff::Timestamp;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -259,22 +249,5 @@ mod tests {
         limit.turn().await.unwrap();
         let waited = clock.instant() - begun;
         assert!((10 * SECOND..11 * SECOND).contains(&waited), "{waited:?}");
-    }
-
-    #[test]
-    fn retry_after_is_seconds_or_a_moment() {
-        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        let table = [
-            ("7", Some(7)),
-            (" 0 ", Some(0)),
-            ("Thu, 01 Jan 2026 00:00:30 GMT", Some(30)),
-            ("Wed, 31 Dec 2025 23:59:00 GMT", Some(0)),
-            ("-1", None),
-            ("soon", None),
-            ("", None),
-        ];
-        for (value, seconds) in table {
-            assert_eq!(retry_after(value, now), seconds.map(Duration::from_secs), "{value:?}");
-        }
     }
 }

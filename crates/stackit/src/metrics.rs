@@ -1,8 +1,9 @@
 //! What is counted of the calls that leave for STACKIT: by the names of the vendor's own provider, and by those that
 //! Gardener's dashboards know for every cloud.
 
-use crate::OperationName;
+use crate::client::TOKEN;
 use hostler_base::{Body, Clock, Transport, transport};
+use hostler_driver::client::OperationName;
 use http::Request;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -112,7 +113,7 @@ impl ApiMetrics {
             operation,
             status_code: NETWORK_ERROR.to_owned(),
         };
-        let service = if operation == OperationName::TOKEN.0 { "service-account" } else { "iaas" };
+        let service = if operation == TOKEN.0 { "service-account" } else { "iaas" };
         let service = Service { provider: PROVIDER, service };
         Counting { own: self.clone(), call, service, begun_at: None, failed: true, clock }
     }

@@ -4,11 +4,13 @@ use crate::{
     Client,
     listing::{Listing, Servers},
     remains::Remains,
-    shared::Shared,
     wire::{Nic, Server},
 };
 use hostler_base::Clock;
-use hostler_driver::{Change, Changes, Failure};
+use hostler_driver::{
+    Change, Changes, Failure,
+    client::{Pace, Shared},
+};
 use jiff::Timestamp;
 use std::{
     collections::BTreeMap,
@@ -46,8 +48,8 @@ impl Poller {
         Self {
             client,
             machine_label,
-            lists: Shared::new(clock.clone()),
-            nics: Shared::new(clock.clone()),
+            lists: Shared::new(clock.clone(), Pace::default()),
+            nics: Shared::new(clock.clone(), Pace::default()),
             remains: Remains::default(),
             latest: watch::Sender::new(None),
             last_call: std::sync::Mutex::new(clock.instant()),

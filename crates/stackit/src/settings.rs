@@ -2,9 +2,9 @@
 
 use crate::{
     Authentication, Authorisation, Environment, KeyFlow, Place, ProviderSpec, ServiceAccountKey,
-    Surroundings, environment::checked_url, spec::is_uuid,
+    Surroundings, environment::checked_url,
 };
-use hostler_driver::{Code, Credentials, Failure, ProviderId, Written};
+use hostler_driver::{Code, Credentials, Failure, ProviderId, Written, client::is_uuid};
 use secrecy::{ExposeSecret, SecretString};
 use std::sync::Arc;
 

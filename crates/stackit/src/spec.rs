@@ -1,7 +1,7 @@
 mod check;
 mod read;
 
-pub(crate) use check::{is_label_key, is_label_value, is_uuid};
+pub(crate) use check::{is_label_key, is_label_value};
 
 use crate::{
     ApiVersion, Defaults,
@@ -9,7 +9,7 @@ use crate::{
     wire::{Agent, BootVolume, CreateServer, Networking, VolumeSource},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
-use hostler_driver::{Code, Failure, Order, UserData};
+use hostler_driver::{Code, Failure, Order, UserData, client::is_uuid};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 

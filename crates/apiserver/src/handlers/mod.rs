@@ -22,6 +22,7 @@ use crate::{
     crd::CustomVersion,
     crds, discovery,
     error::ApiError,
+    extension,
     negotiate::{self, Form},
     object,
     query::Query,
@@ -227,11 +228,20 @@ async fn route(
     let path = parts.uri.path();
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let place = request::place(path).ok_or_else(ApiError::no_such_path)?;
+    let group = match &place {
+        Place::Group(group) | Place::Version { group, .. } => group.as_str(),
+        Place::Resource(target) => target.group.as_str(),
+        Place::CoreVersions | Place::Groups | Place::Other => "",
+    };
+    let extension = core.extensions.of(group);
     let Place::Resource(target) = place else {
         if !is_open(path) {
             let verb = parts.method.as_str().to_lowercase();
             let attributes = Attributes { verb, path: path.to_owned(), ..Attributes::default() };
             permit(&core, &user, &attributes)?;
+        }
+        if let Some(extension) = extension {
+            return extension::forward(&extension, parts, body).await;
         }
         if parts.method != Method::GET && parts.method != Method::HEAD {
             return Err(not_allowed());
@@ -246,6 +256,9 @@ async fn route(
         attributes.name = selector::selected_name(query.text("fieldSelector")).unwrap_or_default();
     }
     permit(&core, &user, &attributes)?;
+    if let Some(extension) = extension {
+        return extension::forward(&extension, parts, body).await;
+    }
     let find = || {
         let found = core.registry.find(&target.group, &target.version, &target.resource);
         found.ok_or_else(ApiError::no_such_path)

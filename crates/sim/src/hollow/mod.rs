@@ -41,8 +41,12 @@ pub struct MachineSpec {
     pub name: String,
     pub provider_id: Option<String>,
     pub labels: BTreeMap<String, String>,
-    /// For example `cpu`, `memory`, `pods`; what is allocatable is the same.
+    /// What the kubelet registers with, beside the taint of a node that is not ready yet.
+    pub taints: Vec<NodeTaint>,
+    /// For example `cpu`, `memory`, `pods`.
     pub capacity: BTreeMap<String, String>,
+    /// What of it pods may use, where that is less.
+    pub allocatable: BTreeMap<String, String>,
     /// Drawn from the machine's number if there is none.
     pub internal_ip: Option<String>,
     /// From power on until the kubelet registers.
@@ -63,6 +67,8 @@ impl MachineSpec {
             name: name.to_owned(),
             provider_id: None,
             labels: BTreeMap::new(),
+            taints: Vec::new(),
+            allocatable: BTreeMap::new(),
             capacity: capacity.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
             internal_ip: None,
             boot_time: Duration::from_secs(20),
@@ -71,6 +77,13 @@ impl MachineSpec {
             bootstrap_token: None,
         }
     }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeTaint {
+    pub key: String,
+    pub value: String,
+    pub effect: String,
 }
 
 enum Command {

@@ -29,7 +29,13 @@ pub(super) fn registration(machine: &MachineSpec) -> Node {
         .map(|(key, value)| (key.to_owned(), value.to_owned())),
     );
     labels.extend(machine.labels.clone());
-    let taint = Taint { key: NOT_READY.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
+    let not_ready = Taint { key: NOT_READY.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
+    let own = machine.taints.iter().map(|taint| Taint {
+        key: taint.key.clone(),
+        value: Some(taint.value.clone()).filter(|value| !value.is_empty()),
+        effect: taint.effect.clone(),
+        time_added: None,
+    });
     Node {
         metadata: ObjectMeta {
             name: Some(machine.name.clone()),
@@ -38,7 +44,7 @@ pub(super) fn registration(machine: &MachineSpec) -> Node {
         },
         spec: Some(NodeSpec {
             provider_id: machine.provider_id.clone(),
-            taints: Some(vec![taint]),
+            taints: Some(own.chain([not_ready]).collect()),
             ..NodeSpec::default()
         }),
         status: None,
@@ -74,8 +80,11 @@ pub(super) fn status(
     since: Timestamp,
     now: Timestamp,
 ) -> NodeStatus {
-    let quantities: BTreeMap<String, Quantity> =
-        machine.capacity.iter().map(|(key, value)| (key.clone(), Quantity(value.clone()))).collect();
+    let quantities = |texts: &BTreeMap<String, String>| -> BTreeMap<String, Quantity> {
+        texts.iter().map(|(key, value)| (key.clone(), Quantity(value.clone()))).collect()
+    };
+    let mut allocatable = quantities(&machine.capacity);
+    allocatable.extend(quantities(&machine.allocatable));
     let condition = |type_: &str, value: bool, reason: &str, message: &str, since: Timestamp| NodeCondition {
         type_: type_.to_owned(),
         status: if value { "True" } else { "False" }.to_owned(),
@@ -92,8 +101,8 @@ pub(super) fn status(
     let address =
         |type_: &str, address: &str| NodeAddress { type_: type_.to_owned(), address: address.to_owned() };
     NodeStatus {
-        capacity: Some(quantities.clone()),
-        allocatable: Some(quantities),
+        capacity: Some(quantities(&machine.capacity)),
+        allocatable: Some(allocatable),
         addresses: Some(vec![address("InternalIP", ip), address("Hostname", &machine.name)]),
         conditions: Some(vec![
             condition(

@@ -1,10 +1,8 @@
 //! What a call is answered with, before it becomes HTTP.
 
-use axum::{
-    body::Body,
-    response::{IntoResponse, Response},
-};
-use http::{HeaderValue, StatusCode, header};
+use crate::cloud::http::json_response;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
 use serde_json::{Value, json};
 
 /// A call that was carried out.
@@ -81,11 +79,4 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         json_response(self.status, &json!({"code": self.status.as_u16(), "msg": self.message}))
     }
-}
-
-pub(super) fn json_response(status: StatusCode, body: &Value) -> Response {
-    let mut response = Response::new(Body::from(body.to_string()));
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
 }

@@ -4,7 +4,6 @@
 
 use super::{
     Settings,
-    fault::Faults,
     keypair::Keypair,
     life::Status,
     network::Network,
@@ -16,8 +15,9 @@ use super::{
     token::Keys,
     volume::{State, Volume},
 };
+use crate::cloud::{after, fault::Faults, uuid};
 use hostler_base::Chance;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -86,11 +86,6 @@ pub(super) struct Desk<'a> {
     pub(super) chance: &'a Chance,
     pub(super) place: &'a Place,
     pub(super) now: Timestamp,
-}
-
-pub(super) fn after(from: Timestamp, wait: Duration) -> Timestamp {
-    from.saturating_add(SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX))
-        .unwrap_or(Timestamp::MAX)
 }
 
 impl Cloud {
@@ -254,28 +249,6 @@ impl Desk<'_> {
             let until = after(self.now, self.settings.gone_lag);
             self.estate.ghosts.push((until, id.to_owned(), server));
             self.agenda.add(until, self.place, Due::Ghost);
-        }
-    }
-}
-
-pub(super) fn uuid(chance: &Chance) -> String {
-    let bits = chance.u128() & !(0xf000 << 64) | (0x4000 << 64);
-    let bits = bits & !(0xc000 << 48) | (0x8000 << 48);
-    let hex = format!("{bits:032x}");
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_have_the_form_of_a_uuid() {
-        let chance = Chance::from_seed(1);
-        for _ in 0..100 {
-            let id = uuid(&chance);
-            assert_eq!((id.len(), &id[14..15]), (36, "4"), "{id}");
-            assert!("89ab".contains(&id[19..20]), "{id}");
         }
     }
 }

@@ -1,13 +1,12 @@
 //! From servers to nodes: a machine that runs lets its node join, one that goes takes it along.
 
 use super::{Stackit, lookup::cores, server::Server};
-use crate::hollow::{HollowNodes, MachineSpec};
-use base64::{Engine, engine::general_purpose::STANDARD};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    future::pending,
-    time::Duration,
+use crate::{
+    cloud::drive::{Running, Wanted, drive},
+    hollow::{HollowNodes, MachineSpec},
 };
+use base64::{Engine, engine::general_purpose::STANDARD};
+use std::time::Duration;
 
 /// Servers with this label become nodes.
 const MACHINE_LABEL: &str = "kubernetes.io/machine";
@@ -17,45 +16,14 @@ const CLUSTER_SUFFIX: &str = "/cluster";
 /// What stands in user data for a token that is still to come.
 const PLACEHOLDERS: [&str; 2] = ["<<BOOTSTRAP_TOKEN>>", "%3C%3CBOOTSTRAP_TOKEN%3E%3E"];
 
-/// The machines that are to run now, by the server's id.
-type Wanted = BTreeMap<String, MachineSpec>;
-
 impl Stackit {
     /// Lets the nodes of running servers join and switches off those whose server goes. Runs for ever.
     pub async fn drive(self, nodes: HollowNodes) {
-        let mut running: BTreeMap<String, String> = BTreeMap::new();
-        let mut known: BTreeSet<String> = BTreeSet::new();
-        loop {
-            let (wanted, next) = self.wanted(&running);
-            running.retain(|id, name| {
-                let stays = wanted.contains_key(id);
-                if !stays {
-                    nodes.shutdown(name);
-                }
-                stays
-            });
-            for (id, machine) in wanted {
-                running.entry(id.clone()).or_insert_with(|| {
-                    let mut machine = machine;
-                    if !known.insert(id) {
-                        // A machine that was a node before has the node's own credentials on its disk.
-                        machine.bootstrap_token = None;
-                    }
-                    let name = machine.name.clone();
-                    nodes.boot(machine);
-                    name
-                });
-            }
-            tokio::select! {
-                biased;
-                () = self.0.changed.notified() => {}
-                () = async { match next { Some(wait) => self.0.clock.sleep(wait).await, None => pending().await } } => {}
-            }
-        }
+        drive(nodes, &self.0.clock, &self.0.changed, |running| self.wanted(running)).await;
     }
 
     /// What is to run now, and how long it stays so. Of what runs already only the id counts.
-    fn wanted(&self, running: &BTreeMap<String, String>) -> (Wanted, Option<Duration>) {
+    fn wanted(&self, running: &Running) -> (Wanted, Option<Duration>) {
         let now = self.0.clock.now();
         let mut cloud = self.lock();
         cloud.settle(now);

@@ -1,33 +1,29 @@
 //! The HTTP side: from a request to a call, across tokens and faults, and back.
 
 use super::{
-    Fault, Spoiled, Stackit, admin,
-    answer::{Outcome, Refusal, json_response},
+    Fault, Stackit, admin,
+    answer::{Outcome, Refusal},
     cloud::Cloud,
     dispatch::Call,
-    operation::{Operation, Target, Version, decoded, target},
+    operation::{Operation, Target, Version, target},
+};
+use crate::cloud::{
+    http::{LARGEST_BODY, json_response, spoiled},
+    path::pairs,
 };
 use axum::{
     Router,
-    body::{Body, Bytes},
+    body::Bytes,
     extract::{Request, State},
     response::{IntoResponse, Response},
 };
-use futures::stream;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, io, time::Duration};
-
-/// The largest body that is read.
-const LARGEST_BODY: usize = 16 << 20;
+use std::time::Duration;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACE_ID: HeaderName = HeaderName::from_static("x-trace-id");
-
-/// Marks an answer that must not arrive: whoever has the connection ends it.
-#[derive(Clone)]
-pub(super) struct Dropped;
 
 pub(super) fn router(cloud: Stackit) -> Router {
     Router::new().fallback(serve).with_state(cloud)
@@ -75,17 +71,6 @@ fn token_target() -> Target {
     Target { operation, version, project: String::new(), region: None, ids: Vec::new() }
 }
 
-/// `a=b&c=d` with percent-encoding, as in queries and forms.
-fn pairs(text: &str) -> Option<BTreeMap<String, String>> {
-    let parts = text.split('&').filter(|part| !part.is_empty());
-    let pair = |part: &str| {
-        let part = part.replace('+', " ");
-        let (name, value) = part.split_once('=').unwrap_or((&part, ""));
-        Some((decoded(name)?, decoded(value)?))
-    };
-    parts.map(pair).collect()
-}
-
 async fn answer(
     cloud: &Stackit,
     method: &Method,
@@ -98,7 +83,7 @@ async fn answer(
     if let Some(fault) = fault.as_ref().filter(|fault| !fault.after) {
         cloud.0.clock.sleep(Duration::from_secs_f64(fault.delay)).await;
         if fault.spoils() {
-            return spoiled(fault);
+            return spoiled(fault, refusal);
         }
     }
     let response = if call.target.operation == Operation::Token {
@@ -107,7 +92,13 @@ async fn answer(
         let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let bearer = bearer.and_then(|text| text.strip_prefix("Bearer "));
         match cloud.carry_out(method, &call, bearer, id) {
-            Ok(answer) => answer.into_response(),
+            Ok(mut answer) => {
+                let items = answer.body.as_mut().and_then(|body| body.get_mut("items"));
+                if let (Some(fault), Some(items)) = (&fault, items) {
+                    fault.answer.shorten(items);
+                }
+                answer.into_response()
+            }
             Err(refusal) => refusal.into_response(),
         }
     };
@@ -115,7 +106,7 @@ async fn answer(
         None => response,
         Some(fault) => {
             cloud.0.clock.sleep(Duration::from_secs_f64(fault.delay)).await;
-            if fault.spoils() { spoiled(&fault) } else { response }
+            if fault.spoils() { spoiled(&fault, refusal) } else { response }
         }
     }
 }
@@ -133,33 +124,8 @@ fn token(cloud: &Stackit, body: &Bytes) -> Response {
     }
 }
 
-fn spoiled(fault: &Fault) -> Response {
-    let status = fault.status.and_then(|status| StatusCode::from_u16(status).ok());
-    let mut response = match fault.answer {
-        Spoiled::No => {
-            let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            let usual = || status.canonical_reason().unwrap_or("a fault was asked for").to_owned();
-            Refusal::new(status, fault.message.clone().unwrap_or_else(usual)).into_response()
-        }
-        Spoiled::Page => {
-            let page = "<html><body><h1>The proxy cannot reach the server</h1></body></html>";
-            let mut response = Response::new(Body::from(page));
-            *response.status_mut() = status.unwrap_or(StatusCode::BAD_GATEWAY);
-            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html"));
-            response
-        }
-        Spoiled::Empty => status.unwrap_or(StatusCode::OK).into_response(),
-        Spoiled::Dropped => {
-            let broken = || Err::<Bytes, _>(io::Error::from(io::ErrorKind::ConnectionReset));
-            let mut response = Response::new(Body::from_stream(stream::iter([broken()])));
-            response.extensions_mut().insert(Dropped);
-            response
-        }
-    };
-    if let Some(seconds) = fault.retry_after {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    response
+fn refusal(status: StatusCode, message: String) -> Response {
+    Refusal::new(status, message).into_response()
 }
 
 impl Stackit {

@@ -96,7 +96,7 @@ impl Cloud {
         let fields = Fields::of(call.body.as_ref())?;
         let public_key = fields.required("publicKey", is_public_key)?;
         let (name, labels) = (fields.text("name", is_keypair_name)?, fields.labels()?);
-        let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| super::cloud::uuid(&self.chance));
+        let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| crate::cloud::uuid(&self.chance));
         if self.keypairs.contains_key(&name) {
             return Err(Refusal::conflict(format!("the keypair {name} is already there")));
         }

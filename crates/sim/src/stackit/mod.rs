@@ -14,7 +14,6 @@ mod cloud;
 mod create;
 mod dispatch;
 mod drive;
-mod fault;
 mod http;
 mod keypair;
 mod life;
@@ -32,20 +31,22 @@ mod token;
 mod view;
 mod volume;
 
-use crate::wire::Paths;
+use crate::{
+    cloud::http::{self as cloud_http, failing_transport},
+    wire::Paths,
+};
 use axum::Router;
 use cloud::Cloud;
 use create::NewServer;
-use hostler_base::{Body, BoxError, Chance, Clock, Transport, transport};
+use hostler_base::{Chance, Clock, Transport};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::{net::TcpListener, sync::Notify};
-use tower::ServiceExt;
 
-pub use fault::{Fault, Spoiled};
+pub use crate::cloud::fault::{Fault, Spoiled};
 pub use settings::{Catalogue, EmptyNetworking, MachineType, SelectorGrammar, Settings};
 pub use token::NewKey;
 pub use view::{NicView, ServerView, VolumeView};
@@ -85,22 +86,12 @@ impl Stackit {
 
     /// The same as [`Stackit::router`], as a transport whose calls can fail.
     pub fn transport(&self) -> Transport {
-        let router = self.router();
-        transport::from_service(tower::service_fn(move |request: ::http::Request<Body>| {
-            let call = router.clone().oneshot(request.map(axum::body::Body::new));
-            async move {
-                let response = call.await.unwrap_or_else(|never| match never {});
-                if response.extensions().get::<http::Dropped>().is_some() {
-                    return Err(BoxError::from("the simulated cloud has closed the connection"));
-                }
-                Ok(response)
-            }
-        }))
+        failing_transport(self.router())
     }
 
     /// Serves the cloud to other processes, until the future is dropped.
     pub async fn serve(self, listener: TcpListener) {
-        crate::proxy::accept(listener, self.transport()).await;
+        cloud_http::serve(self.router(), listener).await;
     }
 
     /// Changes how the cloud behaves from now on.
@@ -114,9 +105,14 @@ impl Stackit {
         self.0.changed.notify_one();
     }
 
+    /// A fault as a command line has it. The error says what is wrong with it.
+    pub fn read_fault(text: &str) -> Result<Fault, String> {
+        Fault::read(text, operation::names())
+    }
+
     /// From now on calls meet this fault. The error says what is wrong with it.
     pub fn add_fault(&self, fault: Fault) -> Result<(), String> {
-        if let Some(problem) = fault.problem() {
+        if let Some(problem) = fault.wrong_for(operation::names()) {
             return Err(problem);
         }
         self.lock().faults.add(fault);

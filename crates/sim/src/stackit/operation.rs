@@ -1,5 +1,6 @@
 //! Which operation a method and a path mean, in both versions of the API.
 
+use crate::cloud::path::{decoded, ids, named};
 use http::Method;
 use std::collections::BTreeSet;
 
@@ -153,19 +154,6 @@ pub(super) fn templates() -> BTreeSet<String> {
     OPERATIONS.iter().flat_map(of).collect()
 }
 
-/// `servers/{}` as `servers/{server}`.
-fn named(path: &str) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    for part in path.split('/') {
-        let named = match parts.last() {
-            Some(kind) if part == "{}" => format!("{{{}}}", kind.trim_end_matches('s')),
-            _ => part.to_owned(),
-        };
-        parts.push(named);
-    }
-    parts.join("/")
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     V1,
@@ -208,37 +196,6 @@ pub(super) fn target(method: &Method, path: &str) -> Option<Target> {
         let region = region.map(str::to_owned);
         Some(Target { operation: *operation, version, project: project.to_owned(), region, ids })
     })
-}
-
-fn ids(template: &str, segments: &[&str]) -> Option<Vec<String>> {
-    let mut ids = Vec::new();
-    let mut segments = segments.iter();
-    for part in template.split('/') {
-        let segment = segments.next()?;
-        if part == "{}" {
-            ids.push((*segment).to_owned());
-        } else if part != *segment {
-            return None;
-        }
-    }
-    segments.next().is_none().then_some(ids)
-}
-
-/// What percent-encoding stands for.
-pub(super) fn decoded(segment: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(segment.len());
-    let mut rest = segment.as_bytes();
-    while let [first, tail @ ..] = rest {
-        if let (b'%', [high, low, after @ ..]) = (first, tail) {
-            let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-            bytes.push(digit(*high)? * 16 + digit(*low)?);
-            rest = after;
-        } else {
-            bytes.push(*first);
-            rest = tail;
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@ use super::{
     check::{
         Checked, Fields, change_labels, is_generic_name, is_server_name, is_uuid, path_id, stamp, wrong,
     },
-    cloud::{Desk, after},
+    cloud::Desk,
     dispatch::Call,
     life::{Order, Status},
 };
+use crate::cloud::after;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

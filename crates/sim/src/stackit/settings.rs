@@ -1,5 +1,6 @@
 //! How the simulated cloud behaves: times, switches for what nobody outside STACKIT knows, and limits.
 
+use crate::cloud::settings::{self, fits, seconds};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{
@@ -182,21 +183,13 @@ pub struct MachineType {
 impl Settings {
     /// Changes settings as JSON names them; what is not named stays. On an error nothing is changed.
     pub fn merge(&mut self, changes: &Value) -> Result<(), String> {
-        let Value::Object(changes) = changes else { return Err("the settings must be an object".to_owned()) };
-        let mut whole = serde_json::to_value(&*self).map_err(|error| error.to_string())?;
-        for (name, value) in changes {
-            whole[name] = value.clone();
-        }
-        *self = serde_json::from_value(whole).map_err(|error| format!("settings: {error}"))?;
+        *self = settings::merged(self, changes)?;
         Ok(())
     }
 
     /// One setting as a command line has it, `listLag=10` for example. The value is JSON, or else a text.
     pub fn assign(&mut self, text: &str) -> Result<(), String> {
-        let (name, value) =
-            text.split_once('=').ok_or_else(|| format!("{text:?} is not of the form name=value"))?;
-        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
-        self.merge(&Value::Object([(name.to_owned(), value)].into_iter().collect()))
+        self.merge(&settings::assignment(text)?)
     }
 
     /// The message with which a server of this name fails, if it does.
@@ -209,29 +202,6 @@ impl Settings {
 
     pub(super) fn sticks(&self, name: &str) -> bool {
         self.stuck_deleting.iter().any(|pattern| fits(pattern, name))
-    }
-}
-
-/// Whether a name fits a pattern, whose last character may be a `*`.
-pub(super) fn fits(pattern: &str, name: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(start) => name.starts_with(start),
-        None => pattern == name,
-    }
-}
-
-mod seconds {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-    use std::time::Duration;
-
-    pub(super) fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_f64(duration.as_secs_f64())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-        let seconds = f64::deserialize(from)?;
-        Duration::try_from_secs_f64(seconds)
-            .map_err(|error| D::Error::custom(format!("{seconds} seconds: {error}")))
     }
 }
 
@@ -253,15 +223,6 @@ mod tests {
         for wrong in ["listLag", "listLag=soon", "listLag=-1", "lisTlag=1", "selectorGrammar=sql"] {
             let error = settings.assign(wrong).unwrap_err();
             assert!(!error.is_empty() && settings == before, "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_star_stands_for_any_rest() {
-        for (pattern, name, expected) in
-            [("a", "a", true), ("a", "ab", false), ("a*", "ab", true), ("*", "", true), ("b*", "ab", false)]
-        {
-            assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
         }
     }
 }

@@ -1,10 +1,7 @@
 //! Service account keys and the tokens that are given for them: the key flow, with real signatures.
 
-use super::{
-    Settings,
-    answer::Refusal,
-    cloud::{after, uuid},
-};
+use super::{Settings, answer::Refusal};
+use crate::cloud::{after, uuid};
 use aws_lc_rs::{
     encoding::{AsDer, Pkcs8V1Der, PublicKeyX509Der},
     hmac,

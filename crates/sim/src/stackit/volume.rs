@@ -3,9 +3,10 @@
 use super::{
     answer::{Outcome, Refusal, accepted, answer, done, found, items},
     check::{Checked, Fields, any, change_labels, is_description, is_generic_name, is_uuid, path_id, stamp},
-    cloud::{Desk, Due, after},
+    cloud::{Desk, Due},
     dispatch::Call,
 };
+use crate::cloud::after;
 use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -11,7 +11,7 @@ pub(crate) fn error(paths: &Paths, status: u16) -> Response<Body> {
     let code = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let body = match paths {
         Paths::Kubernetes => kubernetes_status(code),
-        Paths::Templates(_) => json!({ "message": code.canonical_reason().unwrap_or("error") }),
+        Paths::Templates { .. } => json!({ "message": code.canonical_reason().unwrap_or("error") }),
     };
     let mut response = Response::new(transport::full(body.to_string()));
     *response.status_mut() = code;

@@ -9,13 +9,28 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Paths {
     Kubernetes,
-    /// Templates such as `/v2/projects/{project}/servers/{server}`; a path that fits none is its own template.
-    Templates(Vec<String>),
+    /// Templates such as `/v2/projects/{project}/servers/{server}`; a path that fits none is its own template. A `POST`
+    /// to one of `reads` has no effect.
+    Templates {
+        all: Vec<String>,
+        reads: Vec<String>,
+    },
 }
 
 impl Paths {
     pub fn templates<'a>(templates: impl IntoIterator<Item = &'a str>) -> Self {
-        Self::Templates(templates.into_iter().map(str::to_owned).collect())
+        Self::Templates { all: templates.into_iter().map(str::to_owned).collect(), reads: Vec::new() }
+    }
+
+    /// Some templates are read with a `POST`.
+    pub fn read_by_post<'a>(self, templates: impl IntoIterator<Item = &'a str>) -> Self {
+        match self {
+            Self::Kubernetes => Self::Kubernetes,
+            Self::Templates { all, mut reads } => {
+                reads.extend(templates.into_iter().map(str::to_owned));
+                Self::Templates { all, reads }
+            }
+        }
     }
 }
 
@@ -32,7 +47,7 @@ pub(crate) struct Named {
 pub(crate) fn name(paths: &Paths, method: &Method, uri: &Uri, body: &[u8]) -> Named {
     match paths {
         Paths::Kubernetes => kubernetes(method, uri, body),
-        Paths::Templates(templates) => cloud(templates, method, uri, body),
+        Paths::Templates { all, reads } => cloud(all, reads, method, uri, body),
     }
 }
 
@@ -101,15 +116,17 @@ fn without_draw(event: &str) -> String {
     }
 }
 
-fn cloud(templates: &[String], method: &Method, uri: &Uri, body: &[u8]) -> Named {
+fn cloud(templates: &[String], reads: &[String], method: &Method, uri: &Uri, body: &[u8]) -> Named {
     let path: Vec<&str> = uri.path().split('/').collect();
     let fitting =
         templates.iter().find_map(|template| fit(template, &path).map(|values| (template.clone(), values)));
     let (template, mut values) = fitting.unwrap_or_else(|| (uri.path().to_owned(), Vec::new()));
-    if method == Method::POST {
-        values.extend(body_name(body));
+    if method == Method::POST || method == Method::DELETE {
+        values.extend(body_name(body).or_else(|| body_object(body)));
     }
-    Named { verb: method.as_str().to_owned(), template, values, class: Class::of(method) }
+    let is_read = method == Method::POST && reads.contains(&template);
+    let class = if is_read { Class::Read } else { Class::of(method) };
+    Named { verb: method.as_str().to_owned(), template, values, class }
 }
 
 /// The parameters' values if the path fits the template.
@@ -134,6 +151,14 @@ fn body_name(body: &[u8]) -> Option<String> {
     let metadata = body.get("metadata").unwrap_or(&body);
     let text = |key| metadata.get(key).and_then(Value::as_str).map(str::to_owned);
     text("name").or_else(|| text("generateName"))
+}
+
+/// What a cloud's call is about whose path does not say so.
+fn body_object(body: &[u8]) -> Option<String> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let mut named =
+        ["hostname", "vmIdentifier", "identifier"].into_iter().filter_map(|key| body[key].as_str());
+    named.next().map(str::to_owned)
 }
 
 pub(crate) fn query(uri: &Uri) -> impl Iterator<Item = (&str, &str)> {
@@ -185,7 +210,7 @@ impl Names {
                     self.give(name, prefix);
                 }
             }
-            Paths::Templates(_) => self.learn_ids(answer, 3),
+            Paths::Templates { .. } => self.learn_ids(answer, 3),
         }
     }
 
@@ -193,7 +218,8 @@ impl Names {
         match value {
             Value::Object(fields) => {
                 let text = |key| fields.get(key).and_then(Value::as_str);
-                if let (Some(id), Some(name)) = (text("id"), text("name"))
+                let id = text("identifier").or_else(|| text("id"));
+                if let (Some(id), Some(name)) = (id, text("name").or_else(|| text("hostname")))
                     && !self.aliases.contains_key(id)
                 {
                     self.give(id, name);
@@ -305,7 +331,8 @@ mod tests {
     #[test]
     fn cloud_paths_follow_the_given_templates() {
         let paths =
-            Paths::templates(["/v2/projects/{project}/servers", "/v2/projects/{project}/servers/{server}"]);
+            Paths::templates(["/v2/projects/{project}/servers", "/v2/projects/{project}/servers/{server}"])
+                .read_by_post(["/prices"]);
         let cases = [
             (
                 Method::POST,
@@ -320,6 +347,9 @@ mod tests {
                 "Effect DELETE /v2/projects/{project}/servers/{server} p/17",
             ),
             (Method::GET, "/elsewhere", "", "Read GET /elsewhere "),
+            (Method::POST, "/prices", r#"{"name":"p"}"#, "Read POST /prices p"),
+            (Method::POST, "/vm", r#"{"hostname":"h"}"#, "Effect POST /vm h"),
+            (Method::DELETE, "/vm", r#"{"vmIdentifier":"v","password":""}"#, "Effect DELETE /vm v"),
         ];
         for (method, uri, body, expected) in cases {
             assert_eq!(shown(&paths, method, uri, body), expected, "{uri}");
@@ -339,6 +369,8 @@ mod tests {
         assert_eq!(names.shown("12345678-aaaa"), "id");
         assert_eq!(names.shown("12345678-aaaa"), "id");
         assert_eq!(names.shown("eu01"), "eu01");
+        names.learn(&cloud, &json!({"data": [{"id": 7, "identifier": "77770000", "hostname": "h"}]}));
+        assert_eq!(names.shown("77770000"), "h");
         names.learn(&Paths::Kubernetes, &json!({"metadata": {"generateName": "web-", "name": "web-x7f2q"}}));
         assert_eq!(names.shown("web-x7f2q"), "web-");
     }

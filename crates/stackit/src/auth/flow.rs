@@ -1,19 +1,18 @@
 use super::{Pass, ServiceAccountKey};
 use crate::{
-    client::{Surroundings, escape},
+    client::TOKEN,
     failure::{excerpt, reference},
 };
 use hostler_base::{Backoff, transport};
-use hostler_driver::{Code, Failure};
+use hostler_driver::{
+    Code, Failure,
+    client::{LAST_MOMENT, Surroundings, Token, Tokens, escape},
+};
 use http::{Request, StatusCode, header};
 use jiff::{SignedDuration, Timestamp};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
-use tokio::sync::Mutex;
+use std::time::Duration;
 
 /// Where STACKIT gives out tokens.
 pub(crate) const TOKEN_URL: &str = "https://service-account.api.stackit.cloud/token";
@@ -24,41 +23,13 @@ const MOST_REPEATS: u32 = 2;
 const PAUSE: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(2));
 /// No answer with a token is larger than this.
 const ANSWER_LIMIT: usize = 1 << 20;
-/// A token is renewed when a tenth of its life is left, but not earlier than this before its end.
-const EARLIEST_RENEWAL: SignedDuration = SignedDuration::from_mins(5);
-/// A token that ends so soon could end on the way.
-const LAST_MOMENT: SignedDuration = SignedDuration::from_secs(5);
-/// How long to go on with a token that still lasts when no new one could be had.
-const RENEWAL_PAUSE: SignedDuration = SignedDuration::from_secs(30);
 
 /// Gets access tokens for a service account's key and keeps them while they last.
 pub struct KeyFlow {
     key: ServiceAccountKey,
     url: String,
     surroundings: Surroundings,
-    held: Mutex<Held>,
-    /// How often a token was asked for, successfully or not.
-    flights: AtomicU64,
-}
-
-#[derive(Default)]
-struct Held {
-    token: Option<AccessToken>,
-    /// Why the last flight brought nothing.
-    failure: Option<Failure>,
-}
-
-struct AccessToken {
-    token: SecretString,
-    flight: u64,
-    ends_at: Timestamp,
-    renew_at: Timestamp,
-}
-
-impl AccessToken {
-    fn pass(&self) -> Pass {
-        Pass { token: self.token.clone(), flight: Some(self.flight) }
-    }
+    tokens: Tokens,
 }
 
 #[derive(Deserialize)]
@@ -76,54 +47,22 @@ impl KeyFlow {
     /// Tokens come from `url`, else from where the key says, else from STACKIT.
     pub fn new(surroundings: Surroundings, key: ServiceAccountKey, url: Option<&str>) -> Self {
         let url = url.or_else(|| key.token_endpoint()).unwrap_or(TOKEN_URL).to_owned();
-        Self { key, url, surroundings, held: Mutex::default(), flights: AtomicU64::new(0) }
+        let tokens = Tokens::new(surroundings.clock.clone());
+        Self { key, url, surroundings, tokens }
     }
 
-    /// A token that lasts. Whoever comes while another one gets it waits for that one's token, or failure.
+    /// A token that lasts.
     pub(super) async fn pass(&self) -> Result<Pass, Failure> {
-        let flights_before = self.flights.load(Ordering::SeqCst);
-        let mut held = self.held.lock().await;
-        let now = self.surroundings.clock.now();
-        let good = held.token.as_ref().filter(|token| now < token.renew_at);
-        if let Some(token) = good {
-            return Ok(token.pass());
-        }
-        if self.flights.load(Ordering::SeqCst) > flights_before
-            && let Some(failure) = &held.failure
-        {
-            return Err(failure.clone());
-        }
-        let fetched = self.fetch().await;
-        let flight = self.flights.fetch_add(1, Ordering::SeqCst) + 1;
-        held.failure = fetched.as_ref().err().cloned();
-        match fetched {
-            Ok((token, ends_at, renew_at)) => {
-                let token = AccessToken { token, flight, ends_at, renew_at };
-                Ok(held.token.insert(token).pass())
-            }
-            Err(failure) => {
-                let now = self.surroundings.clock.now();
-                match held.token.as_mut().filter(|token| now + LAST_MOMENT < token.ends_at) {
-                    Some(token) => {
-                        tracing::warn!(account = self.key.account(), %failure, "the old access token is used on");
-                        token.renew_at = (now + RENEWAL_PAUSE).min(token.ends_at - LAST_MOMENT);
-                        Ok(token.pass())
-                    }
-                    None => Err(failure),
-                }
-            }
-        }
+        let Token { token, flight } = self.tokens.token(|| self.fetch()).await?;
+        Ok(Pass { token, flight: Some(flight) })
     }
 
     /// Forgets the token of that flight; a newer one stays.
     pub(super) async fn forget(&self, flight: u64) {
-        let mut held = self.held.lock().await;
-        if held.token.as_ref().is_some_and(|token| token.flight == flight) {
-            held.token = None;
-        }
+        self.tokens.forget(flight).await;
     }
 
-    async fn fetch(&self) -> Result<(SecretString, Timestamp, Timestamp), Failure> {
+    async fn fetch(&self) -> Result<(SecretString, Timestamp), Failure> {
         let attempts = async {
             let mut repeats = 0;
             loop {
@@ -143,14 +82,14 @@ impl KeyFlow {
         })
     }
 
-    async fn attempt(&self) -> Result<(SecretString, Timestamp, Timestamp), Failure> {
+    async fn attempt(&self) -> Result<(SecretString, Timestamp), Failure> {
         let Self { url, surroundings, .. } = self;
         let id = uuid::Builder::from_random_bytes(surroundings.chance.u128().to_be_bytes()).into_uuid();
         let assertion = self.key.assertion(surroundings.clock.now(), &id.to_string())?;
         let grant = escape("urn:ietf:params:oauth:grant-type:jwt-bearer");
         let form = format!("grant_type={grant}&assertion={}", escape(assertion.expose_secret()));
         let request = Request::post(url)
-            .extension(crate::client::OperationName::TOKEN)
+            .extension(TOKEN)
             .header(header::ACCEPT, "application/json")
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(transport::full(form))
@@ -177,7 +116,7 @@ impl KeyFlow {
         let ends_at = end(now, claims.map(|claims| claims.exp), told.expires_in).ok_or_else(|| {
             unusable("it has ended already, or nothing says when it ends; check this machine's clock")
         })?;
-        Ok((told.access_token, ends_at, renewal(now, ends_at)))
+        Ok((told.access_token, ends_at))
     }
 
     fn refusal(&self, status: StatusCode, body: &[u8]) -> Failure {
@@ -213,11 +152,6 @@ fn end(now: Timestamp, claim: Option<i64>, lasts: Option<i64>) -> Option<Timesta
     }
 }
 
-fn renewal(now: Timestamp, ends_at: Timestamp) -> Timestamp {
-    let ahead = (ends_at.duration_since(now) / 10).min(EARLIEST_RENEWAL).max(LAST_MOMENT);
-    ends_at - ahead
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,14 +180,6 @@ mod tests {
         ];
         for (claim, told, expected) in table {
             assert_eq!(end(at(1000), claim, told), expected.map(at), "{claim:?} {told:?}");
-        }
-    }
-
-    #[test]
-    fn renewal_comes_before_the_end_and_not_all_the_time() {
-        let table = [(3600, 3300), (36_000, 35_700), (600, 540), (60, 54), (20, 15), (6, 1), (3, -2)];
-        for (end, renew) in table {
-            assert_eq!(renewal(at(0), at(end)), at(renew), "{end}");
         }
     }
 }

@@ -1,19 +1,13 @@
-use super::path::escape;
-use crate::failure::Purpose;
 use bytes::Bytes;
-use hostler_driver::{Code, Failure};
+use hostler_driver::{
+    Code, Failure,
+    client::{OperationName, Purpose, escape},
+};
 use http::Method;
 use serde::Serialize;
 
-/// The name of what is called, as the vendor's own library calls it. It travels in the request's extensions,
-/// for whoever counts calls on the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OperationName(pub &'static str);
-
-impl OperationName {
-    /// Gets an access token; it is no operation of the IaaS API.
-    pub(crate) const TOKEN: Self = Self("CreateToken");
-}
+/// Gets an access token; it is no operation of the IaaS API. The names of all others are the vendor's library's.
+pub(crate) const TOKEN: OperationName = OperationName("CreateToken");
 
 /// A request that is not sent yet.
 pub(crate) struct Call {

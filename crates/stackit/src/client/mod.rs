@@ -4,12 +4,10 @@ mod call;
 mod catalogue;
 mod network;
 mod path;
-mod repeat;
 mod servers;
 mod storage;
 
-pub use call::OperationName;
-pub(crate) use path::escape;
+pub(crate) use call::TOKEN;
 pub use path::{ApiVersion, Place};
 pub use servers::{ConsoleLines, Reboot};
 
@@ -20,10 +18,12 @@ use crate::{
 };
 use bytes::Bytes;
 use call::Call;
-use hostler_base::{Backoff, Chance, Clock, Transport, transport};
-use hostler_driver::{Code, Failure};
+use hostler_base::{Backoff, transport};
+use hostler_driver::{
+    Code, Failure,
+    client::{Outcome, Step, Surroundings, Tried, next_step, retry_after},
+};
 use http::{HeaderMap, Request, StatusCode, header};
-use repeat::{Outcome, Step, Tried, next_step};
 use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
 use std::{sync::Arc, time::Duration};
@@ -41,14 +41,6 @@ const PAUSE: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_s
 pub struct Api {
     pub endpoint: String,
     pub version: ApiVersion,
-}
-
-/// What a client needs from its surroundings.
-#[derive(Clone)]
-pub struct Surroundings {
-    pub transport: Transport,
-    pub clock: Clock,
-    pub chance: Chance,
 }
 
 /// The IaaS API for one place and one authorisation. Clones are the same client.
@@ -209,7 +201,7 @@ impl Client {
         let retry_after = (head.status == StatusCode::TOO_MANY_REQUESTS)
             .then(|| text(&head.headers, header::RETRY_AFTER.as_str()))
             .flatten()
-            .and_then(|value| crate::limit::retry_after(value, now));
+            .and_then(|value| retry_after(value, now));
         (outcome, Attempted { result: Err(failure), retry_after })
     }
 

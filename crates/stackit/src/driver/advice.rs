@@ -3,7 +3,7 @@
 
 use crate::{Client, Defaults, ProviderSpec};
 use hostler_base::Clock;
-use hostler_driver::{Code, Failure};
+use hostler_driver::{Code, Failure, client::closest};
 use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError},
@@ -156,10 +156,8 @@ fn exists<T>(answer: Result<T, Failure>) -> Result<bool, Failure> {
     }
 }
 
-fn advice(field: Field, wanted: &str, mut there: Vec<(String, String)>) -> String {
-    there.sort_by_key(|(name, _)| (distance(wanted, name), name.clone()));
-    there.dedup();
-    let names: Vec<String> = there.into_iter().take(NAMES).map(|(_, told)| told).collect();
+fn advice(field: Field, wanted: &str, there: Vec<(String, String)>) -> String {
+    let names = closest(wanted, there, NAMES);
     let field = field.name();
     if names.is_empty() {
         format!("providerSpec.{field}: {wanted:?} does not exist, and nothing else of that kind does")
@@ -168,40 +166,9 @@ fn advice(field: Field, wanted: &str, mut there: Vec<(String, String)>) -> Strin
     }
 }
 
-/// How many letters have to be changed, added or taken away to make one text of the other.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut before: Vec<usize> = (0..=other.len()).collect();
-    for (row, letter) in one.chars().enumerate() {
-        let mut now = Vec::with_capacity(before.len());
-        now.push(row + 1);
-        for (column, wanted) in other.iter().enumerate() {
-            let changed = before[column] + usize::from(letter != *wanted);
-            now.push(changed.min(before[column + 1] + 1).min(now[column] + 1));
-        }
-        before = now;
-    }
-    before.last().copied().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn distances_count_letters() {
-        for (one, other, expected) in [
-            ("", "", 0),
-            ("a", "", 1),
-            ("", "abc", 3),
-            ("c2i.2", "c2i.4", 1),
-            ("kitten", "sitting", 3),
-            ("ab", "ba", 2),
-        ] {
-            assert_eq!(distance(one, other), expected, "{one} {other}");
-            assert_eq!(distance(other, one), expected, "{other} {one}");
-        }
-    }
 
     #[test]
     fn the_closest_names_are_told_and_not_too_many() {

@@ -1,6 +1,6 @@
 //! The end of a console log, for people: short, and without what looks like a secret.
 
-use crate::redact::{HIDDEN, without_secret_words};
+use hostler_driver::client::{HIDDEN, without_secret_words};
 
 /// Enough to see why a node did not join.
 const LINES: usize = 20;

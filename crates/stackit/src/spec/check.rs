@@ -5,6 +5,7 @@ use crate::{
     cidr::Cidr,
     wire::{BootVolume, VolumeSource},
 };
+use hostler_driver::client::is_uuid;
 use serde_json::{Map, Value};
 
 /// Label keys that start so belong to STACKIT.
@@ -186,15 +187,6 @@ fn check_metadata(problems: &mut Problems, metadata: &Map<String, Value>) {
         };
         problems.unless(fine, &field, "the value must be one line of at most 255 letters, or a number");
     }
-}
-
-/// In either case: the API itself writes small letters.
-pub(crate) fn is_uuid(text: &str) -> bool {
-    text.len() == 36
-        && text.bytes().enumerate().all(|(at, byte)| match at {
-            8 | 13 | 18 | 23 => byte == b'-',
-            _ => byte.is_ascii_hexdigit(),
-        })
 }
 
 fn is_region(text: &str) -> bool {

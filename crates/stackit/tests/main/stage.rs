@@ -8,7 +8,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use hostler_base::{Chance, Clock, Transport, transport};
-use hostler_stackit::{Api, ApiVersion, Authorisation, Client, Limit, OperationName, Place, Surroundings};
+use hostler_driver::client::OperationName;
+use hostler_stackit::{Api, ApiVersion, Authorisation, Client, Limit, Place, Surroundings};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::{

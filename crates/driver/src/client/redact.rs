@@ -1,11 +1,11 @@
 //! What others say is shown to people, but not what looks like a secret in it.
 
-pub(crate) const HIDDEN: &str = "[hidden]";
+pub const HIDDEN: &str = "[hidden]";
 /// No name, label or id is so long without a sign in between; user data in base64 and keys are.
 const LONG: usize = 64;
 
 /// The text with something else in place of words that look like secrets.
-pub(crate) fn without_secret_words(text: &str) -> String {
+pub fn without_secret_words(text: &str) -> String {
     let shown = |word| if looks_secret(word) { HIDDEN } else { word };
     text.split(' ').map(shown).collect::<Vec<_>>().join(" ")
 }

@@ -1,7 +1,7 @@
 //! One question serves all who ask it at the same time.
 
+use crate::Failure;
 use hostler_base::Clock;
-use hostler_driver::Failure;
 use std::{
     collections::VecDeque,
     sync::atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -9,16 +9,27 @@ use std::{
 };
 use tokio::{sync::Mutex, time::Instant};
 
-/// How often a question may be put within [`WINDOW`], however many are asking: one machine alone never waits for its
-/// turn, a thousand at once share two answers per second.
-const TIMES_PER_WINDOW: usize = 4;
-const WINDOW: Duration = Duration::from_secs(2);
 /// For so many times as long as the last answer took the cloud is left alone, and no longer than this.
 const REST: u32 = 4;
 const LONGEST_REST: Duration = Duration::from_secs(5);
 
+/// How often a question may be put, however many are asking.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// So many times within the window: whoever asks alone never waits for his turn.
+    pub times: usize,
+    pub window: Duration,
+}
+
+/// A thousand at once share two answers per second.
+impl Default for Pace {
+    fn default() -> Self {
+        Self { times: 4, window: Duration::from_secs(2) }
+    }
+}
+
 /// A question whose answers are shared. An answer is good only for those who asked before the question was put.
-pub(crate) struct Shared<T> {
+pub struct Shared<T> {
     clock: Clock,
     /// How often the question was put.
     put: AtomicU64,
@@ -49,6 +60,7 @@ impl Drop for Asking<'_> {
 
 /// The last answers.
 struct Past<T> {
+    pace: Pace,
     /// Which one it is and what it says. Who waited for it shares its failure, too.
     answer: Option<(u64, Result<T, Failure>)>,
     /// When the question was last put.
@@ -59,13 +71,13 @@ struct Past<T> {
 impl<T> Past<T> {
     /// How long the question has to wait.
     fn wait(&self, now: Instant) -> Duration {
-        let oldest = self.put_at.front().filter(|_| self.put_at.len() >= TIMES_PER_WINDOW);
-        let turn = oldest.map(|put| *put + WINDOW).max(self.rest_until);
+        let oldest = self.put_at.front().filter(|_| self.put_at.len() >= self.pace.times);
+        let turn = oldest.map(|put| *put + self.pace.window).max(self.rest_until);
         turn.map_or(Duration::ZERO, |turn| turn.saturating_duration_since(now))
     }
 
     fn put(&mut self, now: Instant) {
-        if self.put_at.len() >= TIMES_PER_WINDOW {
+        if self.put_at.len() >= self.pace.times {
             self.put_at.pop_front();
         }
         self.put_at.push_back(now);
@@ -73,14 +85,14 @@ impl<T> Past<T> {
 }
 
 impl<T: Clone> Shared<T> {
-    pub(crate) fn new(clock: Clock) -> Self {
-        let past = Past { answer: None, put_at: VecDeque::new(), rest_until: None };
+    pub fn new(clock: Clock, pace: Pace) -> Self {
+        let past = Past { pace, answer: None, put_at: VecDeque::new(), rest_until: None };
         Self { clock, put: AtomicU64::new(0), asking: AtomicUsize::new(0), past: Mutex::new(past) }
     }
 
     /// The answer to a question put after this call. Who comes while one is under way waits for the next one, which
     /// all who wait by then share. Who gives up waiting holds up nobody.
-    pub(crate) async fn ask<F>(&self, question: impl FnOnce() -> F) -> Result<T, Failure>
+    pub async fn ask<F>(&self, question: impl FnOnce() -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, Failure>>,
     {
@@ -116,8 +128,8 @@ impl<T: Clone> Shared<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Code;
     use futures::future::join_all;
-    use hostler_driver::Code;
     use std::sync::Arc;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -132,7 +144,11 @@ mod tests {
 
     impl Cloud {
         fn new(fails: bool) -> Self {
-            Self { shared: Arc::new(Shared::new(Clock::system())), asked: Arc::default(), fails }
+            Self {
+                shared: Arc::new(Shared::new(Clock::system(), Pace::default())),
+                asked: Arc::default(),
+                fails,
+            }
         }
 
         async fn ask(&self) -> Result<u64, Failure> {
@@ -184,22 +200,23 @@ mod tests {
     #[test]
     fn a_few_questions_may_follow_each_other_and_many_are_spread() {
         let start = Instant::now();
-        let mut past: Past<()> = Past { answer: None, put_at: VecDeque::new(), rest_until: None };
-        for number in 0..TIMES_PER_WINDOW {
+        let pace = Pace::default();
+        let mut past: Past<()> = Past { pace, answer: None, put_at: VecDeque::new(), rest_until: None };
+        for number in 0..pace.times {
             assert_eq!(past.wait(start), Duration::ZERO, "{number}");
             past.put(start);
         }
-        assert_eq!(past.wait(start), WINDOW);
-        assert_eq!(past.wait(start + SECOND) + SECOND, WINDOW);
-        past.put(start + WINDOW);
-        assert_eq!(past.wait(start + WINDOW), Duration::ZERO);
-        past.rest_until = Some(start + WINDOW + 2 * SECOND);
-        assert_eq!(past.wait(start + WINDOW), 2 * SECOND);
+        assert_eq!(past.wait(start), pace.window);
+        assert_eq!(past.wait(start + SECOND) + SECOND, pace.window);
+        past.put(start + pace.window);
+        assert_eq!(past.wait(start + pace.window), Duration::ZERO);
+        past.rest_until = Some(start + pace.window + 2 * SECOND);
+        assert_eq!(past.wait(start + pace.window), 2 * SECOND);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_kept_for_those_who_wait_and_no_longer() {
-        let shared = Shared::new(Clock::system());
+        let shared = Shared::new(Clock::system(), Pace::default());
         let (asked, began) = (&AtomicU64::new(0), &std::sync::Mutex::new(Vec::new()));
         let ask = || {
             shared.ask(async move || {

@@ -1,17 +1,18 @@
 //! Faults on demand: which call goes wrong, and how.
 
-use super::{operation, settings::fits};
+use super::settings::fits;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::str::FromStr;
 
-/// A fault. As text, for a command line: `CreateServer status=503 skip=1 times=2`.
+/// A fault. As text, for a command line: `CreateServer status=503 skip=1 times=2`. Which operations there are, the
+/// cloud says that is given the fault.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Fault {
-    /// The id that the API's specification gives the operation, `Token` for the token endpoint, or `*`.
+    /// The operation by its name in this cloud, or `*`.
     pub operation: String,
-    /// Only calls about this: an id in the path, or the name in the body. A `*` at the end stands for any rest.
+    /// Only calls about this: an id in the path, or an id or a name in the body. A `*` at the end stands for any rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
     /// So many matching calls go well before.
@@ -52,6 +53,22 @@ pub enum Spoiled {
     Page,
     /// Nothing in it, with the fault's status or 200.
     Empty,
+    /// A list without anything in it.
+    NoItems,
+    /// A list whose second half is missing.
+    Half,
+}
+
+impl Spoiled {
+    /// Takes out of a list what this leaves out. Other bodies stay as they are.
+    pub(crate) fn shorten(self, list: &mut Value) {
+        let Some(items) = list.as_array_mut() else { return };
+        match self {
+            Self::NoItems => items.clear(),
+            Self::Half => items.truncate(items.len().div_ceil(2)),
+            Self::No | Self::Dropped | Self::Page | Self::Empty => {}
+        }
+    }
 }
 
 impl Fault {
@@ -91,11 +108,27 @@ impl Fault {
         self
     }
 
+    /// A fault from its text, if the cloud has its operation.
+    pub(crate) fn read<'a>(
+        text: &str,
+        mut operations: impl Iterator<Item = &'a str>,
+    ) -> Result<Self, String> {
+        let fault: Self = text.parse()?;
+        fault.unknown(&mut operations).map_or(Ok(fault), Err)
+    }
+
+    /// What is wrong with it for a cloud that has these operations.
+    pub(crate) fn wrong_for<'a>(&self, mut operations: impl Iterator<Item = &'a str>) -> Option<String> {
+        self.unknown(&mut operations).or_else(|| self.problem())
+    }
+
+    fn unknown<'a>(&self, operations: &mut impl Iterator<Item = &'a str>) -> Option<String> {
+        let known = self.operation == "*" || operations.any(|name| name == self.operation);
+        (!known).then(|| format!("operation: {:?} is no operation of the API", self.operation))
+    }
+
     /// What is wrong with the description itself.
     pub fn problem(&self) -> Option<String> {
-        if self.operation != "*" && !operation::names().any(|name| name == self.operation) {
-            return Some(format!("operation: {:?} is no operation of the API", self.operation));
-        }
         if self.status.is_some_and(|status| !(100..=599).contains(&status)) {
             return Some("status: it must lie between 100 and 599".to_owned());
         }
@@ -106,9 +139,14 @@ impl Fault {
         idle.then(|| "the fault does nothing: give it a status, a delay or an answer".to_owned())
     }
 
-    /// Whether the answer is another one than the call's own.
-    pub(super) fn spoils(&self) -> bool {
-        self.status.is_some() || self.answer != Spoiled::No
+    /// Whether the answer is another one than the call's own, and not only a shorter one.
+    pub(crate) fn spoils(&self) -> bool {
+        self.status.is_some() || !matches!(self.answer, Spoiled::No | Spoiled::NoItems | Spoiled::Half)
+    }
+
+    /// Whether the call does nothing.
+    pub(crate) fn prevents(&self) -> bool {
+        !self.after && self.spoils()
     }
 }
 
@@ -138,23 +176,23 @@ impl FromStr for Fault {
 
 /// The faults that are set, and how often each was met.
 #[derive(Default)]
-pub(super) struct Faults(Vec<(Fault, u32)>);
+pub(crate) struct Faults(Vec<(Fault, u32)>);
 
 impl Faults {
-    pub(super) fn add(&mut self, fault: Fault) {
+    pub(crate) fn add(&mut self, fault: Fault) {
         self.0.push((fault, 0));
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = (&Fault, u32)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Fault, u32)> {
         self.0.iter().map(|(fault, met)| (fault, *met))
     }
 
     /// The fault that a call meets: the first that is for it. Those it passes count it, too.
-    pub(super) fn meet(&mut self, operation: &str, about: &[&str]) -> Option<Fault> {
+    pub(crate) fn meet(&mut self, operation: &str, about: &[&str]) -> Option<Fault> {
         let mut met_one = None;
         for (fault, met) in &mut self.0 {
             let is_for = (fault.operation == "*" || fault.operation == operation)
@@ -192,7 +230,6 @@ mod tests {
         for wrong in [
             "",
             "CreateServer",
-            "CreateServers status=500",
             "CreateServer status=5",
             "CreateServer delay=-1",
             "CreateServer what=1",
@@ -201,6 +238,24 @@ mod tests {
         ] {
             assert!(wrong.parse::<Fault>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_cloud_knows_its_operations() {
+        let read = |text| Fault::read(text, ["CreateServer"].into_iter());
+        assert!(read("CreateServer status=500").is_ok() && read("* status=500").is_ok());
+        assert!(read("CreateServers status=500").unwrap_err().contains("CreateServers"));
+        assert!(read("CreateServer").is_err());
+    }
+
+    #[test]
+    fn lists_are_shortened() {
+        let mut list = serde_json::json!([1, 2, 3]);
+        Spoiled::No.shorten(&mut list);
+        Spoiled::Half.shorten(&mut list);
+        assert_eq!(list, serde_json::json!([1, 2]));
+        Spoiled::NoItems.shorten(&mut list);
+        assert_eq!(list, serde_json::json!([]));
     }
 
     #[test]

@@ -1,13 +1,25 @@
 //! When a call is sent once more by itself. Everything else is for whoever called to decide.
 
-use crate::failure::Purpose;
+/// What a call is for: the same answer means another thing to a question than to an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Purpose {
+    Read,
+    /// Something new, made of things that have to be there.
+    Create,
+    Change,
+    Delete,
+}
+
+impl Purpose {
+    pub const ALL: [Self; 4] = [Self::Read, Self::Create, Self::Change, Self::Delete];
+}
 
 /// How often a call is repeated at most.
 const MOST_REPEATS: u32 = 2;
 
 /// What came of sending a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     Answered(u16),
     /// No answer: it may or may not have been carried out.
     Lost,
@@ -15,13 +27,13 @@ pub(crate) enum Outcome {
 
 /// What was done about this call already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tried {
-    pub(crate) repeats: u32,
-    pub(crate) renewed: bool,
+pub struct Tried {
+    pub repeats: u32,
+    pub renewed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     /// The outcome is the caller's.
     Finish,
     /// Once more when it is this call's turn.
@@ -32,7 +44,7 @@ pub(crate) enum Step {
 
 /// A refusal for the token or the rate changed nothing, so any call may follow it. After an outcome that
 /// nobody knows only a question is asked again: a second order could make a second server.
-pub(crate) fn next_step(purpose: Purpose, outcome: Outcome, tried: Tried, can_renew: bool) -> Step {
+pub fn next_step(purpose: Purpose, outcome: Outcome, tried: Tried, can_renew: bool) -> Step {
     let may_repeat = tried.repeats < MOST_REPEATS;
     match outcome {
         Outcome::Answered(401) if can_renew && !tried.renewed => Step::Renew,
