@@ -10,8 +10,12 @@ mod faults;
 mod hollow;
 #[path = "main/incarnations.rs"]
 mod incarnations;
+#[path = "main/metrics.rs"]
+mod metrics;
 #[path = "main/repeatable.rs"]
 mod repeatable;
+#[path = "main/shape.rs"]
+mod shape;
 #[path = "main/stackit/mod.rs"]
 mod stackit;
 #[path = "main/start.rs"]
@@ -20,3 +24,5 @@ mod start;
 mod sweeps;
 #[path = "main/town.rs"]
 mod town;
+#[path = "main/vpsie/mod.rs"]
+mod vpsie;

@@ -27,13 +27,14 @@ pub(crate) async fn drive(
     let mut known: BTreeSet<String> = BTreeSet::new();
     loop {
         let (wanted, next) = wanted(&running);
-        running.retain(|id, name| {
-            let stays = wanted.contains_key(id);
-            if !stays {
-                nodes.shutdown(name);
-            }
-            stays
-        });
+        let gone = running.iter().filter(|(id, _)| !wanted.contains_key(*id));
+        let gone: BTreeSet<String> = gone.map(|(_, name)| name.clone()).collect();
+        if !gone.is_empty() {
+            gone.iter().for_each(|name| nodes.shutdown(name));
+            // Another machine may have the same name; that one goes on.
+            running.retain(|_, name| !gone.contains(name));
+            continue;
+        }
         for (id, machine) in wanted {
             running.entry(id.clone()).or_insert_with(|| {
                 let mut machine = machine;

@@ -109,6 +109,8 @@ impl Bootstrap {
 
     fn add_taint_objects(&mut self, taints: &Value) {
         for taint in taints.as_array().into_iter().flatten() {
+            // A value such as `true` without quotes is none for kubeadm.
+            self.is_broken |= !taint["value"].is_null() && !taint["value"].is_string();
             let field = |name: &str| taint[name].as_str().unwrap_or_default();
             self.add_taint(field("key"), field("value"), field("effect"));
         }
@@ -126,6 +128,10 @@ impl Bootstrap {
                 self.node_name = self.node_name.take().or_else(|| text(&node["name"]));
                 self.add_taint_objects(&node["taints"]);
                 for (name, value) in arguments(&node["kubeletExtraArgs"]) {
+                    let Some(value) = value.as_str() else {
+                        self.is_broken = true;
+                        continue;
+                    };
                     match name {
                         "node-labels" => self.add_labels(value),
                         "register-with-taints" => self.add_taints(value),
@@ -154,9 +160,9 @@ impl Material {
         if text.starts_with("#!") {
             self.add_script(text);
         } else if text.starts_with("#cloud-config")
-            && let Ok(config) = serde_saphyr::from_str::<Value>(text)
+            && let Some(config) = documents(text).first()
         {
-            self.add_config(&config);
+            self.add_config(config);
         }
     }
 
@@ -225,8 +231,7 @@ impl Material {
             bootstrap.node_name = bootstrap.node_name.or_else(|| flag(text, "--hostname-override").next());
         }
         for file in &self.files {
-            let documents = serde_saphyr::from_multiple::<Value>(file).unwrap_or_default();
-            documents.iter().for_each(|document| bootstrap.read(document));
+            documents(file).iter().for_each(|document| bootstrap.read(document));
         }
         bootstrap.token = bootstrap.token.filter(|token| is_token(token));
         bootstrap
@@ -262,14 +267,18 @@ fn flag<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = String> {
     })
 }
 
+/// What is in a text in YAML; nothing if it is none.
+fn documents(text: &str) -> Vec<Value> {
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_multiple_with_options(text, options).unwrap_or_default()
+}
+
 /// The kubelet's arguments: a map in older versions of kubeadm's configuration, a list of pairs in newer ones.
-fn arguments(value: &Value) -> Vec<(&str, &str)> {
+fn arguments(value: &Value) -> Vec<(&str, &Value)> {
     match value {
-        Value::Object(map) => {
-            map.iter().filter_map(|(name, value)| Some((name.as_str(), value.as_str()?))).collect()
-        }
+        Value::Object(map) => map.iter().map(|(name, value)| (name.as_str(), value)).collect(),
         Value::Array(list) => {
-            list.iter().filter_map(|pair| Some((pair["name"].as_str()?, pair["value"].as_str()?))).collect()
+            list.iter().filter_map(|pair| Some((pair["name"].as_str()?, &pair["value"]))).collect()
         }
         _ => Vec::new(),
     }
@@ -468,6 +477,17 @@ runcmd:
         ] {
             let script = format!("#!/bin/sh\nkubelet {flags}\n");
             assert_eq!(read(&script).is_broken, expected, "{flags}");
+        }
+        let taints = "taints: [{key: a, value: true, effect: NoSchedule}]";
+        for (node, expected) in [
+            (taints, true),
+            (&taints.replace("true", "'true'"), false),
+            ("kubeletExtraArgs: [{name: v, value: 4}]", true),
+            ("kubeletExtraArgs: {v: '4'}", false),
+        ] {
+            let document = format!("kind: JoinConfiguration\nnodeRegistration: {{{node}}}");
+            let script = format!("#!/bin/sh\ncat > x <<E\n{document}\nE\nkubeadm join --config x\n");
+            assert_eq!(read(&script).is_broken, expected, "{node}");
         }
     }
 }

@@ -73,6 +73,8 @@ pub struct Settings {
     pub total: Total,
     /// What a create call is answered with.
     pub create_answer: CreateAnswer,
+    /// The pending queue shows notes.
+    pub queue_has_notes: bool,
     /// A VPS can be asked for by its number, too.
     pub numeric_ids: bool,
     /// There is a list of VPSie's own images.
@@ -160,6 +162,7 @@ impl Default for Settings {
             missing_with_200: true,
             total: Total::Plain,
             create_answer: CreateAnswer::Truth,
+            queue_has_notes: true,
             numeric_ids: false,
             lists_images: true,
             capital_hostnames: false,

@@ -159,7 +159,8 @@ impl Cloud {
                 "type": if wish.is_custom { "customVm" } else { "vm" },
                 "data": {
                     "resourceIdentifier": vm.plan.identifier, "osIdentifier": vm.image.0,
-                    "dcIdentifier": vm.datacenter.identifier, "hostname": vm.hostname, "notes": vm.notes,
+                    "dcIdentifier": vm.datacenter.identifier, "hostname": vm.hostname,
+                    "notes": vm.notes.as_ref().filter(|_| self.settings.queue_has_notes),
                     "addPublicIpV4": wish.ipv4, "addPublicIpV6": wish.ipv6, "addPrivateIp": wish.private_ip,
                     "backupEnabled": wish.backup, "tags": vm.tags, "projectId": vm.project,
                     "processId": vm.process, "sshKeyIdentifier": vm.ssh_keys.first(),

@@ -113,6 +113,20 @@ async fn a_proxy_may_answer_with_a_page_or_with_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lists_come_back_empty_or_cut() {
+    for (answer, expected) in [(Spoiled::NoItems, 0), (Spoiled::Half, 2)] {
+        let mut fault = Fault::on("ListServers").times(1);
+        fault.answer = answer;
+        let api = with(fault);
+        for name in ["m-1", "m-2", "m-3"] {
+            api.create(server(name)).await;
+        }
+        assert_eq!(api.names("servers").await.len(), expected);
+        assert_eq!(api.names("servers").await.len(), 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn another_process_sets_faults_and_settings_over_http() {
     let api = Api::new(Settings::default());
     let fault = json!({"operation": "DeleteServer", "status": 503, "times": 1});
