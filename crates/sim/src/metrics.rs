@@ -153,26 +153,26 @@ impl Metrics {
         match rest {
             [] => json_response(StatusCode::OK, &group()),
             [VERSION] => json_response(StatusCode::OK, &resources()),
-            [VERSION, "nodes"] => self.list("NodeMetricsList", self.all_nodes()),
-            [VERSION, "nodes", name] => self.one("nodemetrics", name, self.node(name)),
-            [VERSION, "pods"] => self.list("PodMetricsList", self.all_pods(None)),
+            [VERSION, "nodes"] => Self::list("NodeMetricsList", self.all_nodes()),
+            [VERSION, "nodes", name] => Self::one("nodemetrics", name, self.node(name)),
+            [VERSION, "pods"] => Self::list("PodMetricsList", self.all_pods(None)),
             [VERSION, "namespaces", namespace, "pods"] => {
-                self.list("PodMetricsList", self.all_pods(Some(namespace)))
+                Self::list("PodMetricsList", self.all_pods(Some(namespace)))
             }
             [VERSION, "namespaces", namespace, "pods", name] => {
-                self.one("podmetrics", &format!("{namespace}/{name}"), self.pod(namespace, name))
+                Self::one("podmetrics", &format!("{namespace}/{name}"), self.pod(namespace, name))
             }
             _ => no_such_path(),
         }
     }
 
-    fn list(&self, kind: &str, items: Vec<Value>) -> Response<Body> {
+    fn list(kind: &str, items: Vec<Value>) -> Response<Body> {
         let api_version = format!("{GROUP}/{VERSION}");
         let body = json!({"kind": kind, "apiVersion": api_version, "metadata": {}, "items": items});
         json_response(StatusCode::OK, &body)
     }
 
-    fn one(&self, resource: &str, name: &str, found: Option<Value>) -> Response<Body> {
+    fn one(resource: &str, name: &str, found: Option<Value>) -> Response<Body> {
         let Some(mut body) = found else {
             let message = format!("{resource}.{GROUP} {name:?} not found");
             return refusal(StatusCode::NOT_FOUND, "NotFound", &message);

@@ -223,13 +223,19 @@ fn the_definitions_are_printed() {
 
 /// A simulated STACKIT, and where it is.
 fn sim(directory: &Directory, more: &[&str]) -> (Process, String) {
-    let mut command = hostler(&["sim", "stackit", "--listen", "127.0.0.1:0"]);
+    cloud(directory, "stackit", more)
+}
+
+/// A simulated cloud, and where it is.
+fn cloud(directory: &Directory, name: &str, more: &[&str]) -> (Process, String) {
+    let mut command = hostler(&["sim", name, "--listen", "127.0.0.1:0"]);
     command.args(more);
     let process = Process::start(directory, "sim", command);
     let address = wait_for("it says where it is", || {
         let said = process.stdout();
-        let line = said.lines().next()?.strip_prefix("A simulated STACKIT is at http://")?;
-        Some(line.to_owned())
+        let (called, address) = said.lines().next()?.split_once(" is at http://")?;
+        assert_eq!(called.to_lowercase(), format!("a simulated {name}"));
+        Some(address.to_owned())
     });
     (process, address)
 }
@@ -324,6 +330,75 @@ fn a_simulated_stackit_refuses_flags_that_it_does_not_understand() {
     let output = hostler(&["sim", "stackit", "--fault", "CreateSerfer status=500"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let why = "for '--fault <FAULT>': operation: \"CreateSerfer\" is no operation of the API";
+    assert!(output.status.code() == Some(2) && said.contains(why), "{said}");
+}
+
+#[test]
+fn a_simulated_vpsie_is_served_alone_and_fails_as_its_flags_say() {
+    let directory = Directory::new();
+    let catalogue = directory.file("catalogue.json");
+    let plan = json!({"name": "p", "identifier": "plan", "category": "C", "cpu": 1, "ram": 1024, "ssd": 10,
+        "price": 5});
+    fs::write(&catalogue, json!({"plans": [plan], "customImages": []}).to_string()).unwrap();
+    let flags = [
+        "--fault",
+        "CreateVM answer=dropped after=true times=1",
+        "--fault",
+        "ListVMs status=429 retryAfter=5 times=1",
+        "--seed=7",
+        "--set=queueLag=0",
+        "--set=queueTime=0",
+        "--set=listGap=0",
+        "--set=plainIdentifiers=true",
+        "--catalogue",
+        catalogue.to_str().unwrap(),
+    ];
+    let order = |plan: &str| {
+        json!({"hostname": "n-1", "resourceIdentifier": plan, "osIdentifier": "ubuntu-22.04-lts",
+            "dcIdentifier": "dc-us-east-1", "projectId": "501"})
+        .to_string()
+    };
+    // By the same seed the VPS has the same identifier in another process.
+    let ids: Vec<String> = (0..2)
+        .map(|_| {
+            let (mut process, address) = cloud(&directory, "vpsie", &flags);
+            let ask = |method: &str, body: &str| answer(&address, &format!("{method} /apps/v2/vm"), body);
+            assert_eq!(ask("POST", &order("p")), "", "the answer is dropped");
+            let busy = ask("GET", "");
+            assert!(busy.starts_with("HTTP/1.1 429") && busy.contains("retry-after: 5"), "{busy}");
+            let listed = ask("GET", "");
+            let (_, body) = listed.split_once("\r\n\r\n").unwrap();
+            let listed: Value = serde_json::from_str(body).unwrap();
+            assert_eq!(listed["data"].as_array().map(Vec::len), Some(1), "and it took effect: {listed}");
+            assert!(ask("POST", &order("small-2cpu-4gb")).contains("Resource not found"));
+            process.signal("TERM");
+            assert_eq!(process.wait().code(), Some(0));
+            listed["data"][0]["identifier"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(ids[0], ids[1]);
+}
+
+#[test]
+fn a_simulated_vpsie_refuses_flags_that_it_does_not_understand() {
+    let directory = Directory::new();
+    let broken = directory.file("broken.json");
+    fs::write(&broken, r#"{"machineTypes": []}"#).unwrap();
+    for (flags, expected) in [
+        (["--set", "bootTimes=10"], "--set bootTimes=10: "),
+        (["--set", "kernelShare=2"], "--set kernelShare=2: kernelShare: "),
+        (["--catalogue", "/nowhere"], "--catalogue: /nowhere cannot be read"),
+        (["--catalogue", broken.to_str().unwrap()], "--catalogue: "),
+    ] {
+        let mut command = hostler(&["sim", "vpsie", "--listen", "127.0.0.1:0"]);
+        command.args(flags);
+        let said = refusal(&directory, command);
+        assert!(said.starts_with(expected), "{flags:?}: {said}");
+    }
+    // What one cloud calls its operation, another does not know.
+    let output = hostler(&["sim", "vpsie", "--fault", "CreateServer status=500"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let why = "for '--fault <FAULT>': operation: \"CreateServer\" is no operation of the API";
     assert!(output.status.code() == Some(2) && said.contains(why), "{said}");
 }
 

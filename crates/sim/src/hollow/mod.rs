@@ -87,7 +87,7 @@ pub struct NodeTaint {
 }
 
 enum Command {
-    Boot(MachineSpec),
+    Boot(Box<MachineSpec>),
     Shutdown(String),
     Silence(String, bool),
 }
@@ -113,7 +113,7 @@ impl HollowNodes {
 
     /// Powers a machine on. One that is already running under this name is replaced, as by a reboot.
     pub fn boot(&self, machine: MachineSpec) {
-        self.send(Command::Boot(machine));
+        self.send(Command::Boot(Box::new(machine)));
     }
 
     /// The machine is gone at once, or has crashed: nobody tells the API server.
@@ -216,7 +216,7 @@ impl Running {
             tokio::select! {
                 biased;
                 command = commands.recv() => match command {
-                    Some(Command::Boot(machine)) => self.boot(machine),
+                    Some(Command::Boot(machine)) => self.boot(*machine),
                     Some(Command::Shutdown(name)) => {
                         if let Some((task, _)) = self.machines.remove(&name) {
                             task.abort();

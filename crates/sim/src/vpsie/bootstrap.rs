@@ -146,8 +146,8 @@ impl Bootstrap {
                 self.add_taint_objects(&document["registerWithTaints"]);
             }
             Some("Config") => {
-                let users = document["users"].as_array().into_iter().flatten();
-                let token = users.filter_map(|user| text(&user["user"]["token"])).next();
+                let mut users = document["users"].as_array().into_iter().flatten();
+                let token = users.find_map(|user| text(&user["user"]["token"]));
                 self.token = self.token.take().or(token);
             }
             _ => {}
@@ -231,7 +231,9 @@ impl Material {
             bootstrap.node_name = bootstrap.node_name.or_else(|| flag(text, "--hostname-override").next());
         }
         for file in &self.files {
-            documents(file).iter().for_each(|document| bootstrap.read(document));
+            for document in documents(file) {
+                bootstrap.read(&document);
+            }
         }
         bootstrap.token = bootstrap.token.filter(|token| is_token(token));
         bootstrap
