@@ -158,7 +158,7 @@ mod tests {
         calls(&breaker, false, FAILURES);
         let failure = breaker.admit().err().unwrap();
         assert_eq!(failure.code, Code::Unavailable);
-        clock.sleep(OPEN_FOR - Duration::from_millis(1)).await;
+        clock.sleep(OPEN_FOR.saturating_sub(Duration::from_millis(1))).await;
         assert!(breaker.admit().is_err());
         clock.sleep(Duration::from_millis(1)).await;
         assert!(breaker.admit().is_ok());

@@ -155,8 +155,8 @@ impl VpsieDriver {
         Ok(Finding { found: Found::from_machines(machines), evidence })
     }
 
-    /// What one says about itself whose notes say nothing although it has the name of ours: its own page shows tags, too.
-    /// As long as nobody knows whose it is, it counts neither as ours nor as absent.
+    /// What one says about itself whose notes say nothing although it has the name of ours: its own page shows tags,
+    /// too. As long as nobody knows whose it is, it counts neither as ours nor as absent.
     async fn unmarked(&self, identity: &Identity, vm: &Vm) -> Result<Marks, Failure> {
         let identifier = vm.identifier.as_deref().unwrap_or_default();
         let detail = match self.client.get_vm(identifier).await {

@@ -18,8 +18,8 @@ pub const TAG_PREFIX: &str = "hostler-";
 /// How many bytes of a digest a tag holds.
 const TAG_BYTES: usize = 10;
 
-/// The notes of a VPS that is ordered, with what the user wants to have in them. The mark goes first: whatever is cut off
-/// at the end, it is whole.
+/// The notes of a VPS that is ordered, with what the user wants to have in them. The mark goes first: whatever is cut
+/// off at the end, it is whole.
 pub fn notes(identity: &Identity, attempt: &Attempt, wanted: &str) -> String {
     let Identity { domain, machine, class } = identity;
     let parts = [domain, class, machine, &attempt.0].map(|part| escape(part)).join(";");
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn a_tag_stands_in_for_lost_notes_only() {
         let (own, other) = (identity("a", "m", "c"), identity("b", "m", "c"));
-        let tags = vec!["web".to_owned(), tag(&own)];
+        let tags = ["web".to_owned(), tag(&own)];
         let foreign = notes(&other, &Attempt(String::new()), "");
         let table = [
             (None, &tags[..], Recognition::Ours),

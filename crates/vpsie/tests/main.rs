@@ -1,4 +1,4 @@
-//! The client and the driver against a small server of the tests' own.
+//! The client and the driver against a small server of the tests' own, and against the simulated VPSie.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 #[path = "main/auth.rs"]
@@ -13,5 +13,7 @@ mod factory;
 mod metrics;
 #[path = "main/sending.rs"]
 mod sending;
+#[path = "main/simulated.rs"]
+mod simulated;
 #[path = "main/stage.rs"]
 mod stage;

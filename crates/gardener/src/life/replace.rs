@@ -208,7 +208,7 @@ mod tests {
         ];
         for (periods, code, minutes) in table {
             for (given_way, minutes) in [0, 1, 2, 3, u32::MAX].into_iter().zip(minutes) {
-                let seen = Observed { periods, given_way, ..told() };
+                let seen = Observed { given_way, periods, ..told() };
                 let waits = patience(&seen, &Failure::new(code, "no"));
                 assert_eq!(waits, Duration::from_mins(minutes), "{code:?} after {given_way}");
             }

@@ -30,7 +30,9 @@ pub(crate) async fn drive(
         let gone = running.iter().filter(|(id, _)| !wanted.contains_key(*id));
         let gone: BTreeSet<String> = gone.map(|(_, name)| name.clone()).collect();
         if !gone.is_empty() {
-            gone.iter().for_each(|name| nodes.shutdown(name));
+            for name in &gone {
+                nodes.shutdown(name);
+            }
             // Another machine may have the same name; that one goes on.
             running.retain(|_, name| !gone.contains(name));
             continue;

@@ -73,7 +73,7 @@ impl Exchange {
         let now = self.line.surroundings().clock.now();
         // The parser's own words could show the token.
         let told: Option<Answer> = serde_json::from_slice(&answer).ok();
-        let access = told.and_then(|told| told.access_token.or(told.token.map(|pair| pair.access)));
+        let access = told.and_then(|told| told.access_token.or_else(|| told.token.map(|pair| pair.access)));
         let Some(Access { token, expires }) =
             access.filter(|access| !access.token.expose_secret().is_empty())
         else {

@@ -16,7 +16,7 @@ const OWN_HEADER: HeaderName = HeaderName::from_static("vpsie-auth");
 /// How calls are authorised.
 pub(crate) enum Authorisation {
     Key(Key),
-    Exchange(Exchange),
+    Exchange(Box<Exchange>),
 }
 
 /// What one call carries.
@@ -39,7 +39,7 @@ impl Authorisation {
         match grant {
             Grant::Token(token) => Self::Key(Key::new(token.clone())),
             Grant::Client { id, secret } => {
-                Self::Exchange(Exchange::new(line.clone(), id.clone(), secret.clone()))
+                Self::Exchange(Box::new(Exchange::new(line.clone(), id.clone(), secret.clone())))
             }
         }
     }

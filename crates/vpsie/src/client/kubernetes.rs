@@ -1,8 +1,5 @@
 use super::{Call, Client, path};
-use crate::wire::{
-    AddedWorker, Cluster, KubernetesOffer, NodeGroup,
-    envelope::{self, Unreadable},
-};
+use crate::wire::{AddedWorker, Cluster, KubernetesOffer, NodeGroup, envelope};
 use hostler_driver::Failure;
 use serde_json::json;
 
@@ -36,7 +33,7 @@ impl Client {
             None => path(&base)?,
             Some(group) => path(&[&base[..], &["group", group.as_str()]].concat())?,
         };
-        self.ask(Call::create("AddWorker", path), added).await
+        self.ask(Call::create("AddWorker", path), |body| Ok(added(body))).await
     }
 
     /// Removes just this worker.
@@ -47,6 +44,6 @@ impl Client {
 }
 
 /// Whatever else is answered, the order was taken.
-fn added(body: &[u8]) -> Result<AddedWorker, Unreadable> {
-    Ok(envelope::data(body).unwrap_or_default())
+fn added(body: &[u8]) -> AddedWorker {
+    envelope::data(body).unwrap_or_default()
 }

@@ -5,8 +5,8 @@ use serde_json::json;
 
 /// Virtual machines.
 impl Client {
-    /// Orders a virtual machine. VPSie tells no id: the order is in its queue after a while, and the machine in lists later.
-    /// One of an image of the user's own is ordered in another place.
+    /// Orders a virtual machine. VPSie tells no id: the order is in its queue after a while, and the machine in lists
+    /// later. One of an image of the user's own is ordered in another place.
     pub async fn create_vm(&self, order: &CreateVm, own_image: bool) -> Result<(), Failure> {
         let path = path(if own_image { &["custom", "vm"] } else { &["vm"] })?;
         self.tell(Call::create("CreateVM", path).json(order)?).await
@@ -28,9 +28,10 @@ impl Client {
         self.list(Call::get("ListPendingVMs", path(&["vm", "pending"])?)).await
     }
 
-    /// One by its UUID; [`hostler_driver::Code::NotFound`] only when the API itself says so.
+    /// One by its UUID; [`hostler_driver::Code::NotFound`] only when the API itself says so. It goes before other
+    /// questions: nothing is deleted that was not looked at.
     pub async fn get_vm(&self, identifier: &str) -> Result<VmDetail, Failure> {
-        let call = Call::get("GetVM", path(&["vm", identifier])?);
+        let call = Call::get("GetVM", path(&["vm", identifier])?).urgent();
         let operation = call.operation;
         let detail = self.ask(call, VmDetail::read).await?;
         match &detail.vm.identifier {

@@ -77,8 +77,8 @@ pub struct Image {
     pub identifier: Option<String>,
     #[serde(deserialize_with = "lenient::text")]
     name: Option<String>,
-    #[serde(deserialize_with = "lenient::text")]
-    image_label: Option<String>,
+    #[serde(rename = "image_label", deserialize_with = "lenient::text")]
+    own_label: Option<String>,
     #[serde(deserialize_with = "lenient::text")]
     label: Option<String>,
     #[serde(deserialize_with = "lenient::text")]
@@ -90,7 +90,7 @@ pub struct Image {
 impl Image {
     /// What people call it, wherever that is told.
     pub fn name(&self) -> Option<&str> {
-        let names = [&self.image_label, &self.name, &self.label, &self.fullname];
+        let names = [&self.own_label, &self.name, &self.label, &self.fullname];
         names.into_iter().find_map(Option::as_deref)
     }
 }

@@ -135,30 +135,30 @@ fn is_json(body: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn told(refused: bool, code: Option<i64>, message: Option<&str>) -> Option<Told> {
-        Some(Told { own: true, refused, code, message: message.map(str::to_owned) })
+    fn told(refused: bool, code: Option<i64>, message: Option<&str>) -> Told {
+        Told { own: true, refused, code, message: message.map(str::to_owned) }
     }
 
-    fn bare(message: Option<&str>) -> Option<Told> {
-        Some(Told { message: message.map(str::to_owned), ..Told::default() })
+    fn bare(message: Option<&str>) -> Told {
+        Told { message: message.map(str::to_owned), ..Told::default() }
     }
 
     #[test]
     fn an_answer_tells_of_itself_in_several_ways() {
         let table = [
-            (r#"{"error":false,"data":[]}"#, told(false, None, None)),
+            (r#"{"error":false,"data":[]}"#, Some(told(false, None, None))),
             (
                 r#"{"error":true,"code":404,"message":"x not found"}"#,
-                told(true, Some(404), Some("x not found")),
+                Some(told(true, Some(404), Some("x not found"))),
             ),
-            (r#"{"error":1,"code":"403","message":null}"#, told(true, Some(403), None)),
-            (r#"{"error":"Unauthorized"}"#, told(true, None, Some("Unauthorized"))),
-            (r#"{"error":"1"}"#, told(true, None, None)),
-            (r#"{"error":null}"#, told(false, None, None)),
-            (r#"{"data":true}"#, bare(None)),
-            (r#"{"message":"fine"}"#, bare(Some("fine"))),
-            ("[]", bare(None)),
-            (" [1, 2]", bare(None)),
+            (r#"{"error":1,"code":"403","message":null}"#, Some(told(true, Some(403), None))),
+            (r#"{"error":"Unauthorized"}"#, Some(told(true, None, Some("Unauthorized")))),
+            (r#"{"error":"1"}"#, Some(told(true, None, None))),
+            (r#"{"error":null}"#, Some(told(false, None, None))),
+            (r#"{"data":true}"#, Some(bare(None))),
+            (r#"{"message":"fine"}"#, Some(bare(Some("fine")))),
+            ("[]", Some(bare(None))),
+            (" [1, 2]", Some(bare(None))),
             ("[1, 2", None),
             ("<html>", None),
             ("", None),
