@@ -182,9 +182,12 @@ mod tests {
         assert_eq!(busy.pass(), Pass::default(), "an interrupted sighting counts from the start");
     }
 
+    /// What is changed, in words.
+    type Case = (&'static str, fn(&mut Vps));
+
     #[test]
     fn what_is_not_ours_for_sure_is_left_alone() {
-        let changes: [(&str, fn(&mut Vps)); 6] = [
+        let changes: [Case; 6] = [
             ("another cluster's", |vps| vps.marks.domain = Some("theirs".into())),
             ("nobody's", |vps| vps.marks = Marks::default()),
             ("without a cluster", |vps| vps.marks.domain = None),

@@ -44,8 +44,8 @@ fn root(crd: &mut CustomResourceDefinition) -> Option<&mut JSONSchemaProps> {
     crd.spec.versions.first_mut()?.schema.as_mut()?.open_api_v3_schema.as_mut()
 }
 
-fn is_zero(number: &i64) -> bool {
-    *number == 0
+fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
 }
 
 fn date_time(_: &mut SchemaGenerator) -> Schema {

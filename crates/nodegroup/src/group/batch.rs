@@ -60,7 +60,9 @@ mod tests {
         ];
         for (came, asked, left) in table {
             let mut batch = Batch::default();
-            came.iter().for_each(|millis| batch.note(at(*millis)));
+            for millis in came {
+                batch.note(at(*millis));
+            }
             assert_eq!(batch.due_in(at(asked)), left.map(Duration::from_millis), "{came:?} {asked}");
         }
         let mut batch = Batch::default();

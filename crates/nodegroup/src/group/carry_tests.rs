@@ -147,9 +147,9 @@ fn the_minimum_is_filled_without_pods() {
 fn what_is_not_to_be_had_gives_way_to_the_next() {
     let held = |offerings: &[&str]| {
         let mut back_off = BackOff::default();
-        offerings
-            .iter()
-            .for_each(|offering| back_off.note(offering, "dc", "Insufficient VPSie quota", at(99)));
+        for offering in offerings {
+            back_off.note(offering, "dc", "Insufficient VPSie quota", at(99));
+        }
         back_off
     };
     let next = Scene { back_off: held(&["small"]), ..scene(1, 5, 0) };

@@ -125,10 +125,8 @@ fn at_maximum(limits: &Effective, desired: u32, beyond: u32) -> Fact {
     if desired < max && beyond == 0 {
         return (Kind::AtMaxCapacity, false, reason::BELOW_MAXIMUM, sizes);
     }
-    let mut message = format!("{}: {sizes}", error::MAXIMUM_REACHED);
-    if beyond > 0 {
-        message.push_str(&format!(", {beyond} more were wanted"));
-    }
+    let more = if beyond > 0 { format!(", {beyond} more were wanted") } else { String::new() };
+    let message = format!("{}: {sizes}{more}", error::MAXIMUM_REACHED);
     (Kind::AtMaxCapacity, true, reason::MAXIMUM_REACHED, message)
 }
 

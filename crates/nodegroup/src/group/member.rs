@@ -122,8 +122,8 @@ mod tests {
         serde_json::from_value(value).unwrap()
     }
 
-    fn at(text: &str) -> Option<Timestamp> {
-        Some(text.parse().unwrap())
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
     }
 
     #[test]
@@ -158,15 +158,15 @@ mod tests {
     fn a_node_is_unready_since_it_says_so_or_since_it_is_gone() {
         let since = |node: Option<&Node>| Member::of(&vpsie_node(|_| {}), node, 0, false).unready_since;
         assert_eq!(since(Some(&node(Some("True")))), None);
-        assert_eq!(since(Some(&node(Some("Unknown")))), at("2026-01-01T01:00:00Z"));
-        assert_eq!(since(Some(&node(None))), at("2026-01-01T00:05:00Z"));
+        assert_eq!(since(Some(&node(Some("Unknown")))), Some(at("2026-01-01T01:00:00Z")));
+        assert_eq!(since(Some(&node(None))), Some(at("2026-01-01T00:05:00Z")));
         let deleted = vpsie_node(|value| {
             value["status"]["conditions"] = json!([{
                 "type": "NodeReady", "status": "False", "reason": "NodeDeleted", "message": "",
                 "lastTransitionTime": "2026-01-01T02:00:00Z",
             }]);
         });
-        assert_eq!(Member::of(&deleted, None, 0, false).unready_since, at("2026-01-01T02:00:00Z"));
+        assert_eq!(Member::of(&deleted, None, 0, false).unready_since, Some(at("2026-01-01T02:00:00Z")));
         let new = vpsie_node(|value| value["status"] = json!({"phase": "Provisioning"}));
         assert_eq!(Member::of(&new, None, 0, false).unready_since, None, "it never joined");
     }
@@ -207,8 +207,8 @@ mod tests {
             });
             Member::of(&node, None, 0, false).failed_at
         };
-        assert_eq!(failed("Failed", "ProvisioningFailed"), at("2026-01-01T02:00:00Z"));
-        assert_eq!(failed("Failed", "JoinFailed"), at("2026-01-01T02:00:00Z"));
+        assert_eq!(failed("Failed", "ProvisioningFailed"), Some(at("2026-01-01T02:00:00Z")));
+        assert_eq!(failed("Failed", "JoinFailed"), Some(at("2026-01-01T02:00:00Z")));
         assert_eq!(failed("Failed", "VPSNotFound"), None, "that one was there");
         assert_eq!(failed("Provisioning", "ProvisioningFailed"), None);
     }

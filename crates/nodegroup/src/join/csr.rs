@@ -8,7 +8,7 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use std::{collections::BTreeSet, net::IpAddr};
 use x509_parser::{
     certification_request::X509CertificationRequest,
-    cri_attributes::ParsedCriAttribute,
+    cri_attributes::{ParsedCriAttribute, X509CriAttribute},
     extensions::{GeneralName, ParsedExtension},
     pem::Pem,
     prelude::FromDer,
@@ -108,10 +108,14 @@ fn subject(request: &X509CertificationRequest<'_>, kubelet: &Kubelet) -> Option<
 
 fn names(request: &X509CertificationRequest<'_>, kubelet: &Kubelet) -> Option<String> {
     let mut named = 0;
-    let mut attributes = request.certification_request_info.iter_attributes();
-    let extensions = match (attributes.next().map(|one| one.parsed_attribute()), attributes.next()) {
-        (Some(ParsedCriAttribute::ExtensionRequest(extensions)), None) => &extensions.extensions,
-        (None, _) => return Some("it names no host and no address".to_owned()),
+    let attributes: Vec<&ParsedCriAttribute<'_>> = request
+        .certification_request_info
+        .iter_attributes()
+        .map(X509CriAttribute::parsed_attribute)
+        .collect();
+    let extensions = match attributes.as_slice() {
+        [ParsedCriAttribute::ExtensionRequest(extensions)] => &extensions.extensions,
+        [] => return Some("it names no host and no address".to_owned()),
         _ => return Some("it has other attributes than one for its extensions".to_owned()),
     };
     for extension in extensions {

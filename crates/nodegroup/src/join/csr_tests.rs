@@ -70,7 +70,10 @@ fn request(ask: Ask) -> CertificateSigningRequest {
     params.extended_key_usages = ask.purposes;
     let key = KeyPair::generate().unwrap();
     let pem = params.serialize_request(&key).unwrap().pem().unwrap();
-    let pem = ask.pem.map_or(pem.clone(), |change| change(pem));
+    let pem = match ask.pem {
+        Some(change) => change(pem),
+        None => pem,
+    };
     let texts = |list: Vec<&str>| Some(list.into_iter().map(str::to_owned).collect());
     CertificateSigningRequest {
         spec: CertificateSigningRequestSpec {
@@ -144,8 +147,8 @@ fn whoever_cheats_gets_none() {
             subject(&[(DnType::OrganizationName, "system:masters"), own.clone()]),
             "its subject is",
         ),
-        ("no group", subject(&[own.clone()]), "its subject is"),
-        ("no name", subject(&[nodes.clone()]), "its subject is"),
+        ("no group", subject(std::slice::from_ref(&own)), "its subject is"),
+        ("no name", subject(std::slice::from_ref(&nodes)), "its subject is"),
         (
             "something besides",
             subject(&[nodes.clone(), (DnType::OrganizationalUnitName, "x"), own.clone()]),

@@ -75,7 +75,7 @@ pub(super) fn after_refusal(seen: &Observed) -> Step {
         return Draft::of(seen).phase(Phase::Pending).no_error().write_or(Step::Done);
     }
     let failure = seen.failure.as_ref().map(|(_, failure)| failure);
-    match failure.or(seen.ready_to_act.as_ref().err()) {
+    match failure.or_else(|| seen.ready_to_act.as_ref().err()) {
         // The refusal stays readable.
         Some(failure) => Step::TryAgain { failure: failure.clone(), again: seen.periods.medium },
         None => adopt(seen),

@@ -1,3 +1,5 @@
+#![expect(clippy::unnecessary_wraps, reason = "it is put where there may be nothing")]
+
 use super::*;
 use crate::{
     api::{VPSieNodeConditionType as Kind, VPSieNodePhase as Phase, VPSieNodeStatus as Status},
@@ -116,8 +118,11 @@ fn settled(seen: &mut Observed) -> Step {
     }
 }
 
+/// A phase, an event with whether it warns, and conditions.
+type Told = (Option<Phase>, Option<(&'static str, bool)>, Vec<(Kind, String, String)>);
+
 /// What is written: phase, event, and the conditions that changed.
-fn told(seen: &Observed) -> (Option<Phase>, Option<(&'static str, bool)>, Vec<(Kind, String, String)>) {
+fn told(seen: &Observed) -> Told {
     match decide(seen) {
         Step::Write(report) => {
             let before = &seen.written.status.conditions;

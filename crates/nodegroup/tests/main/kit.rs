@@ -60,10 +60,10 @@ impl Server {
         answer
     }
 
-    /// Applies a manifest on the server's side, byte for byte as it is.
-    pub async fn apply(&self, what: &str, manifest: &str) -> (u16, Value) {
-        let path = format!("{GROUP}/{what}?fieldManager=test&fieldValidation=Strict");
-        self.send("PATCH", &path, "application/apply-patch+yaml", manifest.to_owned()).await
+    /// The same from a manifest, byte for byte as it is.
+    pub async fn create_from(&self, plural: &str, manifest: &str) -> (u16, Value) {
+        let path = format!("{GROUP}/{plural}?fieldValidation=Strict");
+        self.send("POST", &path, "application/yaml", manifest.to_owned()).await
     }
 
     pub async fn merge(&self, what: &str, patch: &Value) -> (u16, Value) {

@@ -50,11 +50,11 @@ impl World {
                 }),
                 Life::Up => {
                     self.mishap("its VPS is switched off", most, next, |world| {
-                        world.vms[at].life = Life::Off
+                        world.vms[at].life = Life::Off;
                     });
                 }
                 Life::Off => {
-                    self.with("its VPS is switched on", true, next, |world| world.vms[at].life = Life::Up)
+                    self.with("its VPS is switched on", true, next, |world| world.vms[at].life = Life::Up);
                 }
                 Life::Broken => {}
             }
@@ -117,7 +117,8 @@ impl World {
 
     fn people(&self, next: &mut Next) {
         let Some(object) = &self.object else { return };
-        if !object.deleting {
+        // Where the autoscaler removes it, it ends in the same way.
+        if !object.deleting && !self.features.removals {
             self.with("somebody deletes it", false, next, |world| {
                 world.memory = Memory::default();
                 if let Some(object) = &mut world.object {
@@ -138,13 +139,18 @@ impl World {
                 Cordon::Theirs => Some(Cordon::No),
                 Cordon::Ours => None,
             };
-            if let Some(cordon) = cordon {
+            let in_service = matches!(self.phase(), Some(Phase::Ready | Phase::Terminating));
+            if let Some(cordon) = cordon.filter(|_| in_service && !object.deleting) {
                 self.with("somebody cordons or uncordons its node", true, next, |world| {
                     world.node = Some(Node { cordon, ..node });
                 });
             }
         }
-        self.with("somebody protects it, or not", false, next, |world| world.protected = !world.protected);
+        if !object.deleting {
+            self.with("somebody protects it, or not", false, next, |world| {
+                world.protected = !world.protected;
+            });
+        }
     }
 
     /// What the group does to it.
@@ -165,7 +171,9 @@ impl World {
         if may && self.phase() == Some(Phase::Ready) && self.node.is_some_and(|node| !node.ready) {
             mark("its node is to be replaced", Why::Unhealthy);
         }
-        self.with("the group is paused, or not", false, next, |world| world.paused = !world.paused);
+        if object.removal.is_some() || self.paused {
+            self.with("the group is paused, or not", false, next, |world| world.paused = !world.paused);
+        }
     }
 
     fn circumstances(&self, most: u8, next: &mut Next) {

@@ -60,7 +60,7 @@ impl World {
         let object = self.object.as_ref()?;
         let runs = self.own().any(|vm| vm.life == Life::Up);
         // Whoever switches it on between the look and the deletion is too fast for everybody.
-        let seen_off = matches!(self.memory.asked, Some(Some((_, Life::Off | Life::Going))));
+        let seen_off = matches!(self.memory.asked.as_deref(), Some([(_, Life::Off | Life::Going)]));
         let works = runs && !seen_off && self.node.is_some_and(|node| node.pods != Pods::None);
         match step {
             Step::Create | Step::MarkAttempt if self.frozen => Some("a VPS was ordered in doubt"),
@@ -141,18 +141,21 @@ impl World {
     fn effect(&mut self, step: &Step) {
         let vms: Vec<(u8, Life, bool)> =
             self.vms.iter().map(|vm| (vm.number, vm.life, vm.in_lists)).collect();
-        let find = |wanted: u8| vms.iter().find(|vm| vm.0 == wanted).map(|vm| (vm.0, vm.1));
+        let find = |wanted: u8, in_lists: bool| {
+            let shown = vms.iter().filter(|vm| vm.0 == wanted && (vm.2 || !in_lists));
+            shown.map(|vm| (vm.0, vm.1)).collect::<Vec<_>>()
+        };
         let created = (*step == Step::Create).then(|| self.add_vps());
         let memory = &mut self.memory;
         match step {
             Step::Look(id) => {
                 memory.note('k');
                 // The list that everybody shares may be behind.
-                memory.looked = Some(vms.iter().find(|vm| vm.0 == number(id) && vm.2).map(|vm| (vm.0, vm.1)));
+                memory.looked = Some(find(number(id), true));
             }
             Step::Ask(id) => {
                 memory.note('a');
-                memory.asked = Some(find(number(id)));
+                memory.asked = Some(find(number(id), false));
             }
             Step::List => {
                 memory.note('l');

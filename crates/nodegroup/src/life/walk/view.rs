@@ -74,8 +74,8 @@ impl World {
             own.then_some((*number, *life))
         };
         Sightings {
-            looked: memory.looked.map(|seen| self.finding(How::Listed, 'k', seen.into_iter())),
-            asked: memory.asked.map(|seen| self.finding(How::Asked, 'a', seen.into_iter())),
+            looked: memory.looked.as_ref().map(|seen| self.finding(How::Listed, 'k', seen.iter().copied())),
+            asked: memory.asked.as_ref().map(|seen| self.finding(How::Asked, 'a', seen.iter().copied())),
             listed: memory
                 .listed
                 .as_ref()
@@ -93,7 +93,7 @@ impl World {
             deleting: object.deleting,
             has_finalizer: object.finalizer,
             generation: 1,
-            created_at: object.status.created_at.as_ref().map_or(now(), |time| time.0),
+            created_at: object.status.created_at.as_ref().map_or_else(now, |time| time.0),
             instance_id: object.vps.map_or(0, i64::from),
             vps: object.vps.map(|number| Ok(id(number))),
             attempt: object.attempt.map(mark),

@@ -72,8 +72,8 @@ pub(super) struct Memory {
     pub(super) unsent: bool,
     /// The last mark, look, question and list, in their order.
     pub(super) order: Vec<char>,
-    pub(super) looked: Option<Option<(u8, Life)>>,
-    pub(super) asked: Option<Option<(u8, Life)>>,
+    pub(super) looked: Option<Vec<(u8, Life)>>,
+    pub(super) asked: Option<Vec<(u8, Life)>>,
     pub(super) listed: Option<Vec<(u8, Life)>>,
     /// How long ago the list was begun, and the question asked.
     pub(super) age: i64,
