@@ -4,7 +4,7 @@ use std::io::{self, Write};
 /// Writes all definitions as one YAML stream.
 pub fn print() -> anyhow::Result<()> {
     let mut text = String::new();
-    for crd in hostler_gardener::api::crds() {
+    for crd in hostler_gardener::api::crds().into_iter().chain(hostler_nodegroup::api::crds()) {
         // By way of a JSON value, which leaves out what is not set.
         let crd = serde_json::to_value(crd).context("a definition cannot be written as JSON")?;
         let crd = serde_saphyr::to_string(&crd).context("a definition cannot be written as YAML")?;

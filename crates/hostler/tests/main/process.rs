@@ -215,10 +215,16 @@ fn the_definitions_are_printed() {
     let documents: Vec<Value> =
         serde_saphyr::from_multiple(&String::from_utf8(output.stdout).unwrap()).unwrap();
     let names: Vec<&Value> = documents.iter().map(|document| &document["metadata"]["name"]).collect();
-    let kinds = ["machines", "machineclasses", "machinesets", "machinedeployments"];
-    assert_eq!(names, kinds.map(|kind| format!("{kind}.machine.sapcloud.io")).each_ref());
-    let expected = serde_json::to_value(hostler_gardener::api::crds()).unwrap();
-    assert_eq!(Value::Array(documents), expected);
+    let machines = ["machines", "machineclasses", "machinesets", "machinedeployments"];
+    let nodes = ["nodegroups", "vpsienodes"];
+    let expected: Vec<String> = machines
+        .map(|kind| format!("{kind}.machine.sapcloud.io"))
+        .into_iter()
+        .chain(nodes.map(|kind| format!("{kind}.autoscaler.vpsie.com")))
+        .collect();
+    assert_eq!(names, expected.iter().collect::<Vec<_>>());
+    let expected = [hostler_gardener::api::crds(), hostler_nodegroup::api::crds()].concat();
+    assert_eq!(Value::Array(documents), serde_json::to_value(expected).unwrap());
 }
 
 /// A simulated STACKIT, and where it is.
