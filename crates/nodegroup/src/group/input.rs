@@ -64,9 +64,6 @@ pub fn planned_group(
         }
     };
     let (up, down) = (&spec.scale_up_policy, &spec.scale_down_policy);
-    let window = i64::from(down.stabilization_window_seconds);
-    // A longer rest after a scale-down is one whose beginning lies later.
-    let longer = down.cooldown_seconds.map_or(0, |cooldown| (i64::from(cooldown) - window).max(0));
     model::Group {
         name: planned_name(&namespace, &name),
         min: limits.min,
@@ -84,14 +81,15 @@ pub fn planned_group(
         },
         scale_down: model::ScaleDownPolicy {
             enabled: down.enabled,
-            window,
+            window: down.stabilization_window_seconds.into(),
             cpu_threshold: down.cpu_threshold.into(),
             memory_threshold: down.memory_threshold.into(),
             unneeded_time: down.unneeded_time.into(),
+            cooldown: down.cooldown_seconds.unwrap_or_default().into(),
         },
         paused: limits.paused,
         last_scale_up: seconds(windows.last_scale_up),
-        last_scale_down: seconds(windows.last_scale_down).map(|at| at.saturating_add(longer)),
+        last_scale_down: seconds(windows.last_scale_down),
         last_consolidation: seconds(windows.last_consolidation),
         regretted: seconds(windows.regretted),
         hot_since: seconds(windows.hot_since),
@@ -240,14 +238,15 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_cooldown_begins_later() {
+    fn windows_and_the_cooldown_are_the_planners() {
         let windows = Windows { last_scale_down: Some(at(100)), ..Windows::default() };
-        for (cooldown, expected) in [(None, 100), (Some(0), 100), (Some(600), 100), (Some(900), 400)] {
+        for (cooldown, expected) in [(None, 0), (Some(0), 0), (Some(900), 900)] {
             let mut group = group();
             group.spec.scale_down_policy =
                 ScaleDownPolicy { cooldown_seconds: cooldown, ..ScaleDownPolicy::default() };
             let plan = planned(&group, windows, &BackOff::default());
-            assert_eq!(plan.last_scale_down, Some(expected), "{cooldown:?}");
+            assert_eq!(plan.last_scale_down, Some(100));
+            assert_eq!((plan.scale_down.window, plan.scale_down.cooldown), (600, expected), "{cooldown:?}");
         }
     }
 
