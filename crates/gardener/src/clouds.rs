@@ -25,18 +25,36 @@ use tokio::time::Instant;
 /// All clouds, by the classes and Secrets that lead to them.
 #[derive(Clone)]
 pub(crate) struct Clouds {
-    pub(crate) drivers: Arc<dyn DriverFactory>,
+    drivers: Arc<Factories>,
     pub(crate) secrets: Cache<Secret>,
-    /// Whatever a driver is asked for goes through here.
-    pub(crate) calls: DriverCalls,
+    calls: DriverCalls,
     clock: Clock,
     ways: Arc<Mutex<BTreeMap<WayMark, Way>>>,
+}
+
+/// What makes the drivers of each cloud.
+pub(crate) struct Factories {
+    /// Also for classes that name no cloud, or one that there is not.
+    pub(crate) first: Arc<dyn DriverFactory>,
+    pub(crate) others: Vec<Arc<dyn DriverFactory>>,
+}
+
+impl Factories {
+    fn all(&self) -> impl Iterator<Item = &Arc<dyn DriverFactory>> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
+    fn named(&self, provider: &str) -> Option<&Arc<dyn DriverFactory>> {
+        self.all().find(|factory| provider.eq_ignore_ascii_case(factory.provider()))
+    }
 }
 
 /// Where a class leads to: everything that its machines have in common.
 #[derive(Clone)]
 pub(crate) struct Lead {
     pub(crate) driver: Arc<dyn Driver>,
+    /// Whatever the driver is asked for goes through here.
+    pub(crate) calls: DriverCalls,
     pub(crate) described: Result<Described, Failure>,
     /// What the Secret holds for machines whose description holds none.
     pub(crate) user_data: Result<Option<UserData>, Failure>,
@@ -59,6 +77,8 @@ struct Way {
 /// A class's servers as its cloud knows them.
 pub(crate) struct Servers {
     pub(crate) driver: Arc<dyn Driver>,
+    /// Whatever the driver is asked for goes through here.
+    pub(crate) calls: DriverCalls,
     pub(crate) domain: String,
     pub(crate) class: String,
 }
@@ -67,12 +87,8 @@ pub(crate) struct Servers {
 const READ_AGAIN: Duration = Duration::from_mins(1);
 
 impl Clouds {
-    pub(crate) fn new(
-        drivers: Arc<dyn DriverFactory>,
-        secrets: Cache<Secret>,
-        calls: DriverCalls,
-        clock: Clock,
-    ) -> Self {
+    pub(crate) fn new(drivers: Factories, secrets: Cache<Secret>, calls: DriverCalls, clock: Clock) -> Self {
+        let drivers = Arc::new(drivers);
         Self { drivers, secrets, calls, clock, ways: Arc::default() }
     }
 
@@ -126,28 +142,50 @@ impl Clouds {
         written: Written<'_>,
     ) -> Result<Lead, Failure> {
         let credentials = merged(secrets);
-        let driver = self.drivers.driver(&credentials, &class.spec.provider_spec, written)?;
+        let (factory, calls) = self.factory(class);
+        let driver = factory.driver(&credentials, &class.spec.provider_spec, written)?;
         let described = driver.describe(&class.spec.provider_spec);
         let user_data = if credentials.has("userData") {
             credentials.text("userData").map(|text| Some(UserData::new(text.expose_secret())))
         } else {
             Ok(credentials.contains("userData").then(|| UserData::new("")))
         };
-        Ok(Lead { driver, described, user_data, spec: Arc::new(class.spec.provider_spec.clone()) })
+        Ok(Lead { driver, calls, described, user_data, spec: Arc::new(class.spec.provider_spec.clone()) })
     }
 
-    /// Whether the class is for this cloud.
+    /// What makes the class's drivers, and counts what they are asked for.
+    fn factory(&self, class: &MachineClass) -> (&Arc<dyn DriverFactory>, DriverCalls) {
+        let factory = self.drivers.named(&class.spec.provider).unwrap_or(&self.drivers.first);
+        (factory, self.calls.of(factory.provider()))
+    }
+
+    /// Why nothing can be ordered of a class that is for another cloud.
+    pub(crate) fn serves(&self, provider: &str) -> Result<(), Failure> {
+        if provider.is_empty() || self.drivers.named(provider).is_some() {
+            return Ok(());
+        }
+        let known: Vec<String> =
+            self.drivers.all().map(|factory| format!("{:?}", factory.provider())).collect();
+        let known = match known.as_slice() {
+            [one] => format!("not {one}, the one there is here"),
+            all => format!("none of those there are here: {}", all.join(", ")),
+        };
+        let message = format!("the MachineClass's provider: {provider:?} is {known}");
+        Err(Failure::new(Code::InvalidArgument, message))
+    }
+
+    /// Whether the class is for one of these clouds.
     pub(crate) fn serve(&self, class: &MachineClass) -> bool {
-        let provider = &class.spec.provider;
-        provider.is_empty() || provider.eq_ignore_ascii_case(self.drivers.provider())
+        self.serves(&class.spec.provider).is_ok()
     }
 
     /// Where the class's servers are, as it says now.
     pub(crate) fn servers_of(&self, class: &MachineClass) -> Result<Servers, Failure> {
         let credentials = merged(&self.secrets_of(class)?);
-        let driver = self.drivers.driver(&credentials, &class.spec.provider_spec, Written::default())?;
+        let (factory, calls) = self.factory(class);
+        let driver = factory.driver(&credentials, &class.spec.provider_spec, Written::default())?;
         let domain = driver.describe(&class.spec.provider_spec)?.domain;
-        Ok(Servers { driver, domain, class: class.name_any() })
+        Ok(Servers { driver, calls, domain, class: class.name_any() })
     }
 
     /// The class's servers.
@@ -156,7 +194,7 @@ impl Clouds {
         servers: &Servers,
         begun_after: Option<Timestamp>,
     ) -> Result<Snapshot, Failure> {
-        self.calls.timed(Method::List, servers.driver.list(&servers.scope(), begun_after)).await
+        servers.calls.timed(Method::List, servers.driver.list(&servers.scope(), begun_after)).await
     }
 }
 

@@ -99,3 +99,5 @@ mod two_clusters;
 mod unknowns;
 #[path = "main/update_sweep.rs"]
 mod update_sweep;
+#[path = "main/vpsie.rs"]
+mod vpsie;

@@ -13,6 +13,7 @@ use hostler_controller::{
 };
 use hostler_gardener::{DrainLimits, FreezeOptions, OrphanOptions, Parts, Target, life::CALL_LIMIT};
 use hostler_stackit::{ApiMetrics, Environment, StackitFactory, Surroundings};
+use hostler_vpsie::VpsieFactory;
 use std::{
     env,
     ffi::OsString,
@@ -172,11 +173,15 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let stacked = |client, cluster: Option<&Cluster>| {
         stack_options(client, cluster, &options, fence.clone(), &metrics, &clock)
     };
-    let cloud = cloud_options(&options, fence.clone(), &metrics, &clock);
-    let counted = metrics.register_with(ApiMetrics::new).counted(web::transport()?, clock.clone());
-    let cloud = stack(counted, &cloud);
-    let surroundings =
-        Surroundings { transport: cloud, clock: clock.clone(), chance: chance.split("stackit") };
+    let web = web::transport()?;
+    let surroundings = |name, counted| {
+        let cloud = cloud_options(name, &options, fence.clone(), &metrics, &clock);
+        Surroundings { transport: stack(counted, &cloud), clock: clock.clone(), chance: chance.split(name) }
+    };
+    let counted = metrics.register_with(ApiMetrics::new).counted(web.clone(), clock.clone());
+    let stackit = surroundings("stackit", counted);
+    let counted = metrics.register_with(hostler_vpsie::ApiMetrics::new).counted(web, clock.clone());
+    let vpsie = surroundings("vpsie", counted);
     // These have a lease of their own, whatever is said about the other one.
     let sets = target.clone().filter(|_| options.sets.with_machine_sets).map(|target| machine_sets::Place {
         control: control.clone(),
@@ -202,7 +207,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
             }
         }),
         options: options.chosen(),
-        drivers: Arc::new(StackitFactory::with_environment(surroundings, environment)),
+        drivers: Arc::new(StackitFactory::with_environment(stackit, environment)),
+        other_drivers: vec![Arc::new(VpsieFactory::new(vpsie))],
         clock,
         chance,
         metrics,
@@ -387,11 +393,17 @@ pub fn user_agent(part: &str) -> String {
     format!("hostler/{} {part}", env!("CARGO_PKG_VERSION"))
 }
 
-/// How the cloud is called: it has a limit of its own for each project.
-fn cloud_options(options: &Options, fence: Fence, metrics: &Metrics, clock: &Clock) -> StackOptions {
+/// How a cloud is called: it has a limit of its own for each project or account.
+fn cloud_options(
+    cloud: &'static str,
+    options: &Options,
+    fence: Fence,
+    metrics: &Metrics,
+    clock: &Clock,
+) -> StackOptions {
     // What an attempt's horizon rests on: no create call is under way for longer.
     let timeout = options.call_timeout(options.leader_elect_renew_deadline.0.min(CALL_LIMIT.unsigned_abs()));
-    StackOptions { rate: None, timeout, ..stack_options("stackit", None, options, fence, metrics, clock) }
+    StackOptions { rate: None, timeout, ..stack_options(cloud, None, options, fence, metrics, clock) }
 }
 
 /// The control cluster and the target cluster, if there is one.

@@ -323,7 +323,7 @@ fn no_call_may_outlast_the_lease() {
         let options = parsed(flags);
         options.check().unwrap();
         let stacked = stack_options("control", None, &options, closed(), &Metrics::new(), &clock);
-        let cloud_stack = cloud_options(&options, closed(), &Metrics::new(), &clock);
+        let cloud_stack = cloud_options("stackit", &options, closed(), &Metrics::new(), &clock);
         assert_eq!(stacked.timeout, Duration::from_secs(kube), "{flags:?}");
         assert_eq!(cloud_stack.timeout, Duration::from_secs(cloud), "{flags:?}");
         for stacked in [stacked, cloud_stack] {

@@ -4,14 +4,16 @@ use super::{
 };
 use crate::api::{OperationState, OperationType, Phase};
 use hostler_driver::{
-    Code, Failure, Identity, Machine as Server, Operation, ProviderId, Recognition, State, gone_twice, retry,
-    without_references,
+    Code, Failure, Finding, How, Identity, Machine as Server, Operation, ProviderId, Recognition, State,
+    gone_twice, retry, without_references,
 };
 use jiff::SignedDuration;
 use std::time::Duration;
 
 /// How long the cloud may take to delete a server before people are told.
 const DELETE_WITHIN: SignedDuration = SignedDuration::from_mins(10);
+/// Why it is waited for what becomes of an order that the cloud has taken.
+pub(crate) const ORDER_IN_HAND: &str = "OrderInHand";
 /// How soon finalizers that are waited for are looked for when nothing wakes the machine earlier.
 const KEPT_SOON: Duration = Duration::from_secs(5);
 
@@ -123,6 +125,14 @@ fn first_server(seen: &Observed) -> Step {
     };
     if let Some(server) = replace::preferred(seen, listed) {
         return Step::Adopt(server.provider_id.clone());
+    }
+    if let Some(message) = in_hand(listed) {
+        let failure = Failure::new(Code::DeadlineExceeded, message.clone());
+        let wait = Step::Wait { reason: ORDER_IN_HAND, message, again: LOOK_AGAIN.unsigned_abs() };
+        return match is_overdue(seen).then(|| creation_failed(seen, Operation::Create, &failure)) {
+            Some(told @ Step::WriteStatus(_)) => told,
+            _ => wait,
+        };
     }
     let Some(mark) = &seen.attempt else {
         return if is_begun_by_others(seen) { Step::MarkOthers } else { order_anew(seen) };
@@ -461,6 +471,9 @@ fn delete_servers(seen: &Observed) -> Step {
     if let Some(step) = remove_all(seen, listed.found.machines()) {
         return step;
     }
+    if let Some(message) = in_hand(listed) {
+        return wait_for_deletion(seen, ORDER_IN_HAND, message.clone(), message);
+    }
     if let (Some(_), Some(asked)) = (id, &seen.sightings.asked)
         && !gone_twice(asked, listed)
     {
@@ -500,22 +513,31 @@ fn remove(seen: &Observed, server: &Server) -> Step {
     match server.state {
         State::Deleting | State::Deleted => {
             let id = &server.provider_id;
-            let wait = Step::Wait {
-                reason: "ServerDeleting",
-                message: format!("waiting for the cloud to delete {id}"),
-                again: LOOK_AGAIN.unsigned_abs(),
-            };
-            let overdue = seen.operation_at.is_some_and(|at| seen.now.duration_since(at) > DELETE_WITHIN);
-            if !overdue {
-                return wait;
-            }
-            let message =
+            let overdue =
                 format!("the server {id} is still {}: look at it in the cloud's portal", server.raw_state);
-            let failure = Failure::new(Code::DeadlineExceeded, message);
-            written_or(seen, deletion_failure(Operation::Delete, &failure), wait)
+            let message = format!("waiting for the cloud to delete {id}");
+            wait_for_deletion(seen, "ServerDeleting", message, overdue)
         }
         _ => Step::DeleteServer(server.provider_id.clone()),
     }
+}
+
+/// Waits for something of the cloud's without which the deletion cannot go on; people are told of it when it takes long.
+fn wait_for_deletion(seen: &Observed, reason: &'static str, message: String, overdue: String) -> Step {
+    let wait = Step::Wait { reason, message, again: LOOK_AGAIN.unsigned_abs() };
+    if seen.operation_at.is_none_or(|at| seen.now.duration_since(at) <= DELETE_WITHIN) {
+        return wait;
+    }
+    let failure = Failure::new(Code::DeadlineExceeded, overdue);
+    written_or(seen, deletion_failure(Operation::Delete, &failure), wait)
+}
+
+/// What is waited for while the cloud has an order in hand that may be for this machine: nobody can tell what comes of
+/// it, and nothing that is in no list can be deleted.
+pub(super) fn in_hand(listed: &Finding) -> Option<String> {
+    (listed.evidence.how == How::Queued).then(|| {
+        "the cloud has an order in hand that may be for this machine: waiting until it shows what comes of it; if it stays so, look at it in the cloud's portal".to_owned()
+    })
 }
 
 fn deletion_failed(seen: &Observed, operation: Operation, failure: &Failure) -> Step {

@@ -371,3 +371,52 @@ fn nothing_is_ordered_but_on_a_look_that_came_after_the_mark_and_soon() {
         assert_eq!(decide(&seen), expected, "marked {marked}, looked {looked}, now {now}");
     }
 }
+
+#[test]
+fn an_order_that_the_cloud_has_in_hand_is_waited_for() {
+    let listed = |how, servers: &[Server]| Sightings {
+        asked: Some(found(How::Asked, &[])),
+        listed: Some(found(how, servers)),
+        ..Sightings::default()
+    };
+    let other = server("other", State::Running);
+    let coming = Observed {
+        now: at(10),
+        phase: Phase::Empty,
+        attempt: Some(marked(1)),
+        sightings: listed(How::Queued, &[]),
+        ..failed()
+    };
+    let waits = |seen: Observed| matches!(decide(&seen), Step::Wait { reason: ORDER_IN_HAND, .. });
+    assert!(waits(coming.clone()), "nothing rules the attempt out");
+    assert!(waits(Observed { attempt: None, ..coming.clone() }), "whoever ordered it");
+    assert!(waits(Observed { attempt_unsent: true, ..coming.clone() }), "no second order beside it");
+    let ruled_out = Observed { sightings: listed(How::Listed, &[]), ..coming.clone() };
+    assert_eq!(decide(&ruled_out), Step::MarkAttempt, "without it another one is ordered");
+    let shown = Observed { sightings: listed(How::Queued, std::slice::from_ref(&other)), ..coming.clone() };
+    assert_eq!(decide(&shown), Step::Adopt(other.provider_id.clone()), "what is shown counts");
+    let late = Observed { now: at(30), ..coming.clone() };
+    let Step::WriteStatus(told) = decide(&late) else { panic!("people are told") };
+    assert_eq!((told.phase, told.error_code), (Some(Phase::Failed), Some(Code::DeadlineExceeded)));
+    assert!(
+        waits(Observed { phase: Phase::Failed, description: told.description, ..late }),
+        "and it is waited for"
+    );
+
+    let replacing = Observed { attempt: None, replaces: Some(other.provider_id.clone()), ..coming.clone() };
+    assert!(waits(replacing), "also in place of one that failed");
+
+    let going = Observed {
+        deleting: true,
+        phase: Phase::Terminating,
+        description: text::DELETE_VM.into(),
+        operation_at: Some(at(9)),
+        ..coming
+    };
+    assert!(waits(going.clone()));
+    assert!(waits(Observed { attempt: None, ..going.clone() }), "nothing is left behind");
+    let known = Observed { attempt: None, provider_id: Some(Ok(other.provider_id)), ..going.clone() };
+    assert!(waits(known), "it is not asked for again and again");
+    let told = decide(&Observed { now: at(20), ..going });
+    assert!(matches!(&told, Step::WriteStatus(change) if change.description.contains("portal")), "{told:?}");
+}

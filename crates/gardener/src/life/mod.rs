@@ -21,6 +21,7 @@ mod upkeep;
 mod walk;
 
 pub use cursor::{Cursor, text};
+pub(crate) use decide::ORDER_IN_HAND;
 pub use decide::decide;
 pub use health::GATE_AGAIN;
 pub use in_place::{InPlace, Stage, UpdateResult};

@@ -6,7 +6,7 @@
 
 use super::{
     LOOK_AGAIN, Observed, Step,
-    decide::{foreign_or_own, is_overdue, period},
+    decide::{ORDER_IN_HAND, foreign_or_own, in_hand, is_overdue, period},
 };
 use crate::api::Phase;
 use hostler_driver::{Failure, Finding, Machine as Server, Operation, ProviderId, State, gone_twice};
@@ -90,6 +90,9 @@ pub(super) fn away_with(seen: &Observed, old: &ProviderId) -> Option<Step> {
         return Some(waiting());
     }
     let others = listed.found.machines().iter().any(|server| server.provider_id != *old);
+    if let Some(message) = in_hand(listed).filter(|_| !others) {
+        return Some(Step::Wait { reason: ORDER_IN_HAND, message, again: LOOK_AGAIN.unsigned_abs() });
+    }
     (!others && !gone_twice(asked, listed)).then_some(Step::List)
 }
 

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     api::{MachineClass, OperationState, OperationType, Phase, names},
-    life::{Cursor, StatusChange, Step},
+    life::{Cursor, ORDER_IN_HAND, StatusChange, Step},
     metrics::{Method, Stage},
 };
 use hostler_controller::{EventKind, Key, Outcome, Trouble};
@@ -403,8 +403,8 @@ impl MachineController {
         // Without means nothing of this is ever decided.
         let means = means.map_err(Trouble::new)?;
         let warnings = if step == Step::Create { self.check(&means) } else { Ok(Vec::new()) };
-        let Means { driver, mut order, .. } = means;
-        let (calls, mut end) = (&self.clouds.calls, None);
+        let Means { driver, calls, mut order, .. } = means;
+        let mut end = None;
         let (tried, result) = match step {
             Step::Ask(id) => {
                 let finding = calls.timed(Method::GetStatus, driver.look(&order.identity, &id)).await;
@@ -422,13 +422,20 @@ impl MachineController {
                 }
                 let name = machine.name_any();
                 order.user_data = order.user_data.map(|data| token::user_data(&name, &data, memory));
-                let created = calls.timed(Method::Create, driver.create(&order)).await;
+                let created = calls.timed(Method::Create, ordered(&*driver, &order)).await;
                 if let Ok(server) = &created {
-                    let message = format!("ordered the server {}", server.provider_id);
+                    let server = server.as_ref();
+                    let message = match server {
+                        Some(server) => format!("ordered the server {}", server.provider_id),
+                        None => "ordered a server; the cloud tells its id later".to_owned(),
+                    };
                     self.event(&machine, EventKind::Normal, "ServerOrdered", &message);
                     self.reached(Stage::Created, &machine);
+                    if server.is_none() {
+                        end = Some(Outcome::Wait { reason: ORDER_IN_HAND, check: Some(LOOK_AGAIN) });
+                    }
                 }
-                (Tried::Create, created.map(|server| memory.sightings.created = Some(Box::new(server))))
+                (Tried::Create, created.map(|server| memory.sightings.created = server.map(Box::new)))
             }
             Step::Settle(server) => {
                 order.identity = named(order.identity, &machine, &server);
@@ -457,7 +464,12 @@ impl MachineController {
                 if let Some(server) = asked.find(|server| server.provider_id == id) {
                     order.identity = named(order.identity, &machine, server);
                 }
-                let deletion = self.delete_server(&machine, &*driver, &order, &id).await;
+                let asked = driver.delete(&order, &id);
+                let deletion = calls.timed(Method::Delete, asked).await;
+                if deletion.is_ok() {
+                    let message = format!("ordered the deletion of {id}");
+                    self.event(&machine, EventKind::Normal, "ServerDeletionOrdered", &message);
+                }
                 let result = deletion.map(|deletion| match deletion {
                     Deletion::Ordered => {
                         end = Some(Outcome::Wait { reason: "ServerDeleting", check: Some(LOOK_AGAIN) });
@@ -476,22 +488,13 @@ impl MachineController {
         }
         Ok(end.map_or(Next::Again(machine), Next::End))
     }
+}
 
-    async fn delete_server(
-        &self,
-        machine: &Machine,
-        driver: &dyn hostler_driver::Driver,
-        order: &Order,
-        id: &ProviderId,
-    ) -> Result<Deletion, Failure> {
-        let deletion = self.clouds.calls.timed(Method::Delete, driver.delete(order, id)).await?;
-        self.event(
-            machine,
-            EventKind::Normal,
-            "ServerDeletionOrdered",
-            &format!("ordered the deletion of {id}"),
-        );
-        Ok(deletion)
+/// The server of an order; nothing if the cloud took the order and tells no id yet.
+async fn ordered(driver: &dyn hostler_driver::Driver, order: &Order) -> Result<Option<Server>, Failure> {
+    match driver.create(order).await {
+        Err(failure) if failure.code == Code::Uninitialized => Ok(None),
+        created => created.map(Some),
     }
 }
 

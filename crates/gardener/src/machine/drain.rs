@@ -134,7 +134,7 @@ impl MachineController {
             let ids = match source {
                 Some(source) => {
                     let asked = means.driver.volumes(std::slice::from_ref(&source));
-                    self.clouds.calls.timed(Method::GetVolumeIds, asked).await
+                    means.calls.timed(Method::GetVolumeIds, asked).await
                 }
                 None => Ok(Vec::new()),
             };

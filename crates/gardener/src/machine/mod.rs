@@ -18,7 +18,7 @@ use crate::{
     clouds::Clouds,
     freeze::Frozen,
     life::{AttemptMark, Observed, Sightings, Step, Tried, UPKEEP_EVERY, decide},
-    metrics::Metrics,
+    metrics::{DriverCalls, Metrics},
     options::Options,
 };
 use async_trait::async_trait;
@@ -49,7 +49,8 @@ const STEPS_PER_RUN: usize = 24;
 /// The lane of machines that come or stay.
 const COMING: &str = "create";
 /// What every machine waits for, and how long it usually takes at most: what is over sooner is not worth an event.
-const USUAL_WAITS: [&str; 4] = ["NotYetKept", "ServerStarting", "NodeNotReady", "ServerDeleting"];
+const USUAL_WAITS: [&str; 5] =
+    ["NotYetKept", "OrderInHand", "ServerStarting", "NodeNotReady", "ServerDeleting"];
 const USUALLY: SignedDuration = SignedDuration::from_secs(30);
 /// A thaw wakes everybody; this is for the case that nobody does.
 const FROZEN_AGAIN: Duration = Duration::from_mins(10);
@@ -128,6 +129,8 @@ struct Memory {
 /// What is needed to act in the cloud for one machine.
 struct Means {
     driver: Arc<dyn Driver>,
+    /// Whatever the driver is asked for goes through here.
+    calls: DriverCalls,
     order: Order,
     /// Where the driver looks and orders, and for whom.
     place: String,

@@ -53,7 +53,7 @@ impl MachineController {
             .ok_or_else(|| missing(format!("there is no MachineClass {class_name:?}: create it")))?;
         let whereabouts = Whereabouts::of(machine, to)?;
         let written = Written { place: whereabouts.place.as_deref(), id: whereabouts.id.as_ref() };
-        let Lead { driver, described, user_data, spec } = self.clouds.lead(&class, written)?;
+        let Lead { driver, calls, described, user_data, spec } = self.clouds.lead(&class, written)?;
         self.listen_to(&driver);
         let described = match described {
             Err(_) if whereabouts.domain.is_some() => Described::default(),
@@ -76,7 +76,7 @@ impl MachineController {
             user_data,
         };
         let provider = class.spec.provider.clone();
-        Ok(Means { driver, order, place, provider, upkeep: described.upkeep })
+        Ok(Means { driver, calls, order, place, provider, upkeep: described.upkeep })
     }
 
     /// Lets the driver's news wake machines.
@@ -93,16 +93,7 @@ impl MachineController {
 
     /// Why no server can be ordered, found without asking the cloud; else what looks wrong and is used.
     pub(super) fn check(&self, means: &Means) -> Result<Vec<String>, Failure> {
-        let own = self.clouds.drivers.provider();
-        if !means.provider.is_empty() && !means.provider.eq_ignore_ascii_case(own) {
-            return Err(Failure::new(
-                Code::InvalidArgument,
-                format!(
-                    "the MachineClass's provider: {:?} is not {own:?}, the one there is here",
-                    means.provider
-                ),
-            ));
-        }
+        self.clouds.serves(&means.provider)?;
         let class = &means.order.identity.class;
         let machines = self.caches.machines.count(|machine| machine.spec.class.name == *class);
         means.driver.check(&means.order, machines)

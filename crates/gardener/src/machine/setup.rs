@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     api::{Machine, MachineClass},
-    clouds::Clouds,
+    clouds::{Clouds, Factories},
     freeze::{self, FreezeController, Frozen},
     keep::{self, Keeper},
     metrics::DriverCalls,
@@ -54,7 +54,10 @@ pub struct Parts {
     pub target: Option<Target>,
     /// For Machines that do not say it themselves.
     pub options: Options,
+    /// What makes the drivers of the cloud; classes that name none are for this one.
     pub drivers: Arc<dyn DriverFactory>,
+    /// The same for other clouds, whose classes name them.
+    pub other_drivers: Vec<Arc<dyn DriverFactory>>,
     pub clock: Clock,
     pub chance: Chance,
     pub metrics: Metrics,
@@ -76,6 +79,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         target,
         options,
         drivers,
+        other_drivers,
         clock,
         chance,
         metrics,
@@ -187,6 +191,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
         metrics.clone(),
     );
     let calls = DriverCalls::new(&metrics, drivers.provider(), clock.clone());
+    let drivers = Factories { first: drivers, others: other_drivers };
     let clouds = Clouds::new(drivers, caches.secrets.clone(), calls, clock.clone());
     let keeper = Arc::new(Keeper {
         client: control.clone(),

@@ -33,7 +33,7 @@ impl Method {
     }
 }
 
-/// Counts and times what the drivers of one cloud are asked for.
+/// Counts and times what the drivers of one cloud are asked for. Clones share everything.
 #[derive(Clone)]
 pub(crate) struct DriverCalls {
     provider: &'static str,
@@ -70,6 +70,11 @@ impl DriverCalls {
             drivers.register("requests_failed", "What a driver could not do", own.failed.clone());
         });
         own
+    }
+
+    /// The same for the drivers of another cloud.
+    pub(crate) fn of(&self, provider: &'static str) -> Self {
+        Self { provider, ..self.clone() }
     }
 
     pub(crate) async fn timed<T>(

@@ -190,7 +190,7 @@ impl Collector {
     async fn remove(&self, class: &MachineClass, servers: &Servers, orphan: &Orphan) -> Result<(), Failure> {
         let owner = self.live_owner(class, &orphan.machine).await?;
         let identity = servers.identity(&orphan.machine);
-        let calls = &self.clouds.calls;
+        let calls = &servers.calls;
         let finding =
             calls.timed(Method::GetStatus, servers.driver.find(&identity, Some(&orphan.id))).await?;
         let Some(server) = finding.found.machines().first() else { return Ok(()) };

@@ -391,6 +391,7 @@ pub async fn controller_on(seat: Seat, context: Context, options: Options) {
             .then(|| Target { client: client_of("kubernetes"), evictions: client_of("kubernetes") }),
         options,
         drivers: Arc::new(StackitFactory::new(cloud, "", context.clock.clone())),
+        other_drivers: Vec::new(),
         clock: context.clock.clone(),
         chance: context.chance.clone(),
         health,

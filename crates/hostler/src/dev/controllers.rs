@@ -34,6 +34,7 @@ pub async fn machine_controller(context: Context) {
         target: Some(Target { client: kubernetes.clone(), evictions: kubernetes }),
         options: Options::default(),
         drivers: Arc::new(StackitFactory::new(cloud, "", context.clock.clone())),
+        other_drivers: Vec::new(),
         clock: context.clock.clone(),
         chance: context.chance.clone(),
         health: Health::new(metrics.clone()),
